@@ -20,7 +20,6 @@ async def broker_and_peer(tmp_path: Path) -> AsyncIterator[tuple[MemoryBroker, P
 
 @pytest.fixture
 def broker(broker_and_peer: tuple[MemoryBroker, Peer]) -> MemoryBroker:
-    """The broker."""
     return broker_and_peer[0]
 
 

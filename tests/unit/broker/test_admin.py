@@ -37,7 +37,7 @@ Code = ResponseCode
 
 
 async def test_tools_see_topics_queues_and_groups(peer: Peer) -> None:
-    """What mqadmin's topicStatus, consumerProgress and consumerConnection ask for."""
+    """mqadmin's topicStatus, consumerProgress and consumerConnection are answered."""
     await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
     await peer.request(produce_request("a"), 5)
     await commit(peer, 1)
@@ -148,7 +148,7 @@ async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path:
 
 
 async def test_a_secret_is_not_shown(tmp_path: Path) -> None:
-    """Whoever may look at the config may not thereby join the group."""
+    """GET_BROKER_CONFIG hides the secret: a reader of the config can't join the group."""
     secret = "-".join(("open", "sesame"))
     async with served(tmp_path, config=BrokerConfig(d_leger_secret=secret)) as (_, peer):
         shown = bytes((await ask(peer, RequestCode.GET_BROKER_CONFIG)).payload)
@@ -195,7 +195,7 @@ async def test_traffic_is_counted_by_topic_and_group(peer: Peer) -> None:
 
 
 async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> None:
-    """What clusterList shows: disk, the age of the oldest message, and that no queue of ours is."""
+    """A follower's runtime info tells its disk's use and the age of its oldest message."""
     async with served(tmp_path) as (broker, peer):
 
         async def figures() -> dict[str, str]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 async def test_an_alarm_goes_off_at_the_earliest_time_asked_for() -> None:
-    """Also if that is asked for while somebody waits for a later one; and then only once."""
+    """An alarm wakes its sleeper once, also if an earlier time is set during the wait."""
     alarm = Alarm(trio.current_time)
     began, rang = trio.current_time(), list[float]()
 
@@ -38,7 +38,7 @@ async def test_an_alarm_goes_off_at_the_earliest_time_asked_for() -> None:
 
 
 async def test_who_looks_now_and_then_looks_when_the_others_do() -> None:
-    """So that a process which has nothing to do wakes up once for all of them."""
+    """Loops that wait for the next beat wake up together, so an idle process wakes up less."""
     looked: list[float] = []
 
     async def look(start_s: float) -> None:

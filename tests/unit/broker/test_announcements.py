@@ -1,4 +1,4 @@
-"""Whoever makes a topic is answered when name servers know it."""
+"""Answers about a new topic wait until the name servers know the topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mqbroker.testing.requests import (
 
 
 class Clock:
-    """Set by the test."""
+    """Seconds that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -35,7 +35,7 @@ class Clock:
 
 
 def test_an_answer_waits_for_every_connected_name_server() -> None:
-    """One that went away is not waited for, and what was told before the change does not count."""
+    """A name server that went away is not waited for; older confirmations don't count."""
     announcements, answers = Announcements(Clock()), list[str]()
     for namesrv in ("one", "two", "three"):
         announcements.connected(namesrv)
@@ -55,7 +55,7 @@ def test_an_answer_waits_for_every_connected_name_server() -> None:
 
 
 def test_an_answer_waits_for_the_newest_change_of_its_topic() -> None:
-    """What was answered for the first change is about the first."""
+    """A confirmation of a topic's first change releases the answers about that change alone."""
     announcements, answers = Announcements(Clock()), list[str]()
     announcements.connected("one")
     announcements.changed(["Orders"])
@@ -78,7 +78,7 @@ def test_without_a_name_server_nobody_waits() -> None:
 
 
 def test_a_name_server_that_hangs_holds_answers_for_a_second() -> None:
-    """From the change on: who asks later waits for the rest of it."""
+    """An answer waits until a second after the change, however late it is asked for."""
     clock = Clock()
     announcements, answers = Announcements(clock), list[str]()
     announcements.connected("hangs")
@@ -94,7 +94,7 @@ def test_a_name_server_that_hangs_holds_answers_for_a_second() -> None:
 
 
 def test_no_more_answers_wait_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many goes out at once."""
+    """An answer beyond the bound is given at once."""
     monkeypatch.setattr(limits, "ANNOUNCED_WAITING_MAX", 2)
     announcements, answers = Announcements(Clock()), list[int]()
     announcements.connected("hangs")
@@ -118,7 +118,7 @@ TO_A_NEW_TOPIC = {
 
 
 def name_server(broker: MemoryBroker) -> Announcements:
-    """One that is connected, and has been told all but what comes."""
+    """Announcements with a connected name server that has confirmed every change so far."""
     announcements = broker.broker.core.announcements
     announcements.connected("namesrv")
     announcements.confirmed("namesrv", announcements.version)
@@ -149,7 +149,7 @@ async def test_the_topic_of_an_answer_can_be_looked_up(tmp_path: Path, request_:
 async def test_a_name_server_that_hangs_does_not_make_a_send_fail(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It is answered within what a stock producer waits."""
+    """A send is answered within a stock producer's time-out, though a name server is silent."""
     async with served(tmp_path) as (broker, peer):
         name_server(broker)
         answer = await peer.request(send_request(), 5)

@@ -1,4 +1,4 @@
-"""Consumers that ask the broker which queues are theirs, over two broker groups."""
+"""QUERY_ASSIGNMENT: consumers ask the broker which queues are theirs, over two broker groups."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def assigned(
 
 
 async def test_members_share_the_queues_of_all_groups(tmp_path: Path) -> None:
-    """By the strategy that they name; a follower answers as the leader does, and nobody pops."""
+    """Members get disjoint queues by the strategy that they name, from a follower, too."""
     async with brokers(tmp_path) as (broker, peer, namesrv):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         assert await assigned(peer, "c1") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -122,7 +122,7 @@ async def test_a_route_that_nobody_can_have_is_no_route(
 async def test_routes_that_are_kept_have_a_bound_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that finds no room is asked for each time."""
+    """Cached routes have a bound together; any other route is asked for each time."""
     monkeypatch.setattr(limits, "ROUTE_QUEUES_KEPT_MAX", 6)
     async with brokers(tmp_path) as (_, peer, namesrv):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
@@ -137,8 +137,7 @@ async def test_routes_that_are_kept_have_a_bound_together(
 
 
 async def test_members_that_pop_have_all_queues_or_those_of_the_next_few(tmp_path: Path) -> None:
-    """As RocketMQ shares them out: any queue of each group; or with a share number, own and next
-    ones."""
+    """Members that pop get any queue, or with a share number their own and the next ones."""
     async with brokers(tmp_path) as (broker, peer, _), AsyncExitStack() as stack:
         await make_topic(peer, "Orders")
         for number in range(4):

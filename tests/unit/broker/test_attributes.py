@@ -46,7 +46,7 @@ HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02"
 def test_what_is_not_named_stays(
     current: dict[str, str] | None, altered: str, outcome: dict[str, str]
 ) -> None:
-    """Signs set and remove."""
+    """A plus sets an attribute, a minus removes one, and attributes that are not named stay."""
     assert alter(current, parse_alteration(altered)) == outcome
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_named_stays(
 def test_what_can_not_be_is_refused_by_name(
     current: dict[str, str] | None, altered: str, said: str
 ) -> None:
-    """Nothing is dropped in silence."""
+    """An attribute that is unknown, or has a wrong value, is refused by its name."""
     with pytest.raises(BadInput, match=said):
         alter(current, parse_alteration(altered))
 
@@ -89,7 +89,7 @@ def test_what_can_not_be_is_refused_by_name(
     ],
 )
 def test_a_message_has_one_type(properties: dict[str, str], kind: str) -> None:
-    """In the reference's order."""
+    """A message's properties decide its type, in the order in which the reference looks at them."""
     assert message_type(properties) == kind
 
 
@@ -110,7 +110,7 @@ async def put(peer: Peer, altered: str | None) -> ResponseCode:
 
 
 async def test_tools_set_and_see_them(tmp_path: Path) -> None:
-    """By both codes; a change of the queues without a word of them keeps them."""
+    """Both request codes change attributes; a change of queues that names none keeps all."""
     async with served(tmp_path) as (_, peer):
         assert await put(peer, "+message.type=DELAY") == ResponseCode.SUCCESS
         assert await attributes(peer) == {"message.type": "DELAY"}
@@ -129,7 +129,7 @@ async def test_tools_set_and_see_them(tmp_path: Path) -> None:
 async def test_a_topic_s_type_is_held_if_the_operator_wants_it(
     tmp_path: Path, checked: bool
 ) -> None:
-    """By default every message is taken, as stock brokers do."""
+    """A broker that checks types refuses messages of another type; by default none does."""
     config = BrokerConfig(enable_topic_message_type_check=checked)
     wrong = ResponseCode.MESSAGE_ILLEGAL if checked else ResponseCode.SUCCESS
     async with served(tmp_path, config) as (_, peer):

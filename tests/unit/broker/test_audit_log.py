@@ -1,4 +1,6 @@
-"""The audit log: each change and each refusal, who, from where, what, and what became of it."""
+"""The audit log: for each change and each refusal the user, the address, the request and its
+outcome.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,12 @@ async def audited(
 
 
 def said(log: AuditLog) -> list[tuple[str, str, str, tuple[str, ...], int]]:
-    """What lines say, without times and servers."""
+    """Lines of the log, without times and servers."""
     return [(line.user, line.name, line.verdict, line.objects, line.times) for line in log.read(0)]
 
 
 async def test_each_change_is_noted_with_its_outcome_and_nothing_else(tmp_path: Path) -> None:
-    """Neither sends nor questions; a change that fails is one that failed."""
+    """Changes are noted with their outcome, failed ones too; sends and questions are not noted."""
     async with audited(tmp_path) as (_, peer, log):
         for request in (
             topic_request(TOPIC),
@@ -78,7 +80,7 @@ async def test_each_change_is_noted_with_its_outcome_and_nothing_else(tmp_path: 
 async def test_a_refusal_is_noted_at_once_and_its_repeats_are_counted(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Whoever repeats what is refused fills no disk."""
+    """The first refusal is noted at once, and its repeats are counted in one line."""
     async with audited(tmp_path, admin_addresses="10.0.0.1") as (_, peer, log):
         delete = {"topic": TOPIC}
         for _ in range(50):
@@ -148,7 +150,7 @@ async def test_a_setting_that_can_not_change_is_noted_without_its_value(tmp_path
 
 
 async def test_no_line_has_a_secret(tmp_path: Path) -> None:
-    """Not the password of a user that is made, nor values of settings."""
+    """The audit log holds neither the password of a new user nor the value of a setting."""
     secret = "a secret of sixteen"  # noqa: S105 - a test's
     async with audited(tmp_path, d_leger_secret=secret) as (_, peer, _):
         user = b'{"username": "u", "password": "the-word", "userType": "Normal"}'
@@ -166,7 +168,7 @@ def line(time_ms: int, reason: str = "") -> AuditLine:
 
 
 def test_files_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
-    """What is left is whole, the youngest, and its user's alone."""
+    """The log's files are bounded and private; the youngest lines stay."""
     log = AuditLog(tmp_path)
     size = len(line(1, "x" * 300).reason) + 150
     lines = (AUDIT_FILES_MAX + 2) * AUDIT_FILE_BYTES // size
@@ -182,7 +184,7 @@ def test_files_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path: Path) -> None:
-    """Those before it and behind it are read."""
+    """The lines before and after a line that a crash has cut are read."""
     log = AuditLog(tmp_path)
     log.write([line(1), line(2)])
     log.close()
@@ -213,7 +215,7 @@ def test_a_disk_that_takes_no_line_is_told_once_and_stops_nobody(tmp_path: Path)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_flood_of_names_is_remembered(seed: int) -> None:
-    """There are bounds: of users whose repeats are counted, and of what a line holds."""
+    """Refusals under ever new names are noted up to a bound, and counted beyond it."""
     trail = Trail("n0")
     written = 0
     for number in range(5 * AUDIT_FOLDED_MAX):
@@ -246,7 +248,7 @@ LINE = AuditLine(1, "s", "ann", "10.0.0.9", 17, "UPDATE_AND_CREATE_TOPIC", "done
 
 
 def paged(folder: Path, after: str = "") -> AuditPage:
-    """A page, all of it."""
+    """One page with all lines of the log."""
     return drained(page_of(folder, after, lambda _: True))
 
 
@@ -289,7 +291,7 @@ def test_pages_have_each_line_once_over_full_files(writes: list[int], pages: int
 
 
 def test_a_line_that_is_being_written_waits_for_the_next_page(tmp_path: Path) -> None:
-    """And a damaged one is passed over; a text that is no cursor is refused."""
+    """A page ends before an unfinished line, and leaves out damaged ones."""
     log = AuditLog(tmp_path)
     log.write([LINE])
     log.close()
@@ -306,7 +308,7 @@ def test_a_line_that_is_being_written_waits_for_the_next_page(tmp_path: Path) ->
 
 
 async def test_a_tool_reads_the_log_over_the_network(tmp_path: Path) -> None:
-    """By user, by refusal, since a time; a server without a log says so."""
+    """LIST_AUDITED finds lines by user, refusal and time; a server without a log says so."""
     async with audited(tmp_path) as (_, peer, log):
         await peer.request(topic_request(TOPIC), ANSWER_S)
         log.write([msgspec.structs.replace(LINE, verdict="refused", time_ms=5)])

@@ -1,4 +1,4 @@
-"""What the messages of a stock client's batch are stored with."""
+"""Properties with which the messages of a stock client's batch are stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOCK = st.tuples(
 
 
 def taken_apart(common: dict[str, str], own: list[bytes]) -> list[dict[str, str]] | str:
-    """What each message has, by taking all apart; or that the batch is refused."""
+    """The expected properties of each message, by decoding all of them; or "refused"."""
     found = []
     for each in own:
         properties = common | names.properties_decode(each)
@@ -51,8 +51,7 @@ def taken_apart(common: dict[str, str], own: list[bytes]) -> list[dict[str, str]
 def test_messages_have_their_own_properties_and_the_batchs(
     common: dict[str, str], own: list[bytes]
 ) -> None:
-    """Whether they are taken apart or stay as they are; each has a unique key, the first one's is
-    told."""
+    """Messages have their own properties, the batch's, and each a unique key."""
     without_key = {name: value for name, value in common.items() if name != "UNIQ_KEY"}
     expected = taken_apart(without_key, own)
     try:
@@ -85,7 +84,7 @@ def test_what_stock_clients_send_stays_as_it_is(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("half", [b"\xc3", b"TAGS\x01\xc3\x02"])
 def test_what_is_no_utf_8_is_refused(half: bytes) -> None:
-    """Also if two messages' properties would be, one behind the other."""
+    """Properties that are not UTF-8 are refused, also if two messages' together would be."""
     with pytest.raises(BadInput, match="not UTF-8"):
         batch_properties({}, [half, b"\xa4\x01v\x02"], ADDED)
 

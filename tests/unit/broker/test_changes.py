@@ -49,7 +49,7 @@ def test_a_topic_s_setting_that_is_not_named_stays(
 def test_a_group_s_setting_that_is_not_named_stays(
     known: SubscriptionGroupConfig, given_: SubscriptionGroupConfig, data: st.DataObject
 ) -> None:
-    """As of a topic."""
+    """Settings of a group that a change does not name stay, like those of a topic."""
     _check_named(known, given_, data)
 
 
@@ -76,7 +76,7 @@ def _check_named(known: TopicConfig, given_: TopicConfig, data: st.DataObject) -
 def test_a_change_that_cuts_messages_off_names_them(
     before: int, ends: list[tuple[int, int]], read: int, write: int
 ) -> None:
-    """Those that are in queues above the read queues, and those that would be sent there."""
+    """A change that removes queues is refused with the number of messages it would hide."""
     known, config = TopicConfig(TOPIC, before, before), TopicConfig(TOPIC, read, write)
     spans = [(begin, begin + count) for begin, count in ends]
     lost = sum(count for _, count in ends[read:before])
@@ -112,7 +112,7 @@ def as_list(queues: int) -> Command:
 async def test_a_list_longer_than_one_turn_allows_is_refused(
     broker: MemoryBroker, peer: Peer, code: int, field: str, name: str
 ) -> None:
-    """It names the field and both numbers; nothing of it is done, and one row less is done."""
+    """The refusal names the field and both numbers; a list with one row less is taken."""
     config = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     rows = [config | {name: f"N{number}"} for number in range(CONFIGS_PER_REQUEST_MAX + 1)]
 
@@ -130,7 +130,7 @@ async def test_a_list_longer_than_one_turn_allows_is_refused(
 
 @pytest.mark.parametrize("listed", [False, True])
 async def test_stock_tools_cut_no_messages_off(tmp_path: Path, listed: bool) -> None:
-    """They send 8 queues if their user names none; the refusal says what to name."""
+    """Stock tools send 8 queues if their user names none; the refusal says which number to name."""
     async with served(tmp_path) as (broker, peer):
         await make_topic(peer, queues=16)
         sent = produce_request("a", runs=[(0, 1), (9, 2), (15, 1)])
@@ -150,7 +150,7 @@ async def test_stock_tools_cut_no_messages_off(tmp_path: Path, listed: bool) -> 
 
 
 async def test_a_send_and_a_cut_of_its_queue_are_not_both_done(peer: Peer) -> None:
-    """Whichever comes first, though neither is applied when the other arrives."""
+    """A send to a queue and a change that removes it exclude each other, even unapplied."""
     for number in range(20):
         topic = f"T{number}"
         await make_topic(peer, topic, queues=4)

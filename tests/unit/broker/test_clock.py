@@ -1,4 +1,4 @@
-"""A leader's time: it goes on, whatever the wall clock does, and never back."""
+"""A leader's time never goes back, whatever the wall clock does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_time_goes_on_after_the_clock_was_set_back(machine: Machine) -> None:
 
 
 def test_it_is_the_wall_clock_again_once_that_has_caught_up(machine: Machine) -> None:
-    """After twice as long as it was set back."""
+    """The leader's time is the wall clock again after twice the time it was set back by."""
     clocks = Clocks()
     clocks.ahead_ms = 60_000
     leader = leader_of(machine, clocks)
@@ -66,7 +66,7 @@ def test_it_is_the_wall_clock_again_once_that_has_caught_up(machine: Machine) ->
 
 
 def test_a_new_leader_goes_on_from_the_log(machine: Machine) -> None:
-    """From the newest store time there, if its own clock is behind that."""
+    """A new leader's time begins at the log's newest store time, if its clock is behind."""
     clocks = Clocks()
     leader = leader_of(machine, clocks)
     machine.clock_ms = NOON_MS + 5_000
@@ -84,7 +84,7 @@ def test_a_new_leader_goes_on_from_the_log(machine: Machine) -> None:
 def test_it_never_goes_back_and_never_stands_still(
     machine: Machine, moves: list[tuple[float, int]]
 ) -> None:
-    """It is at least the wall clock, and goes at least half as fast as time if that is behind."""
+    """The leader's time is at least the wall clock, and runs at half speed if ahead of it."""
     clocks = Clocks()
     leader = leader_of(machine, clocks)
     before_ms = leader.now_ms()

@@ -38,7 +38,7 @@ class Handler:
         rights=topic(PUB),
     )
     def send(self, request: Command, _: Connection) -> Command:
-        """Answer the request."""
+        """Answer every request with success."""
         return request.reply()
 
 
@@ -57,7 +57,7 @@ def handler_classes() -> set[type]:
 
 
 async def test_each_code_is_served_once_or_not_served_for_a_reason(tmp_path: Path) -> None:
-    """Of all that RequestCode names: a new one needs a handler, or a line in unsupported.py."""
+    """Each RequestCode has one handler, or its reason in unsupported.py."""
     declared = Counter(code for each in handler_classes() for _, code, *_ in declared_by(each))
     async with memory_broker(tmp_path) as broker:
         served = set(broker.broker.handler.table)
@@ -70,7 +70,7 @@ async def test_each_code_is_served_once_or_not_served_for_a_reason(tmp_path: Pat
 
 
 def test_a_code_that_two_handlers_declare_is_a_mistake() -> None:
-    """It is found when the server is built, and not by who is answered by the wrong one."""
+    """A code with two handlers is an error when the server is built."""
     assert set(table_of([Handler()], Needs)) == {10, 310}
     with pytest.raises(ValueError, match="SEND_MESSAGE is served by send and by"):
         table_of([Handler(), Handler()], Needs)

@@ -73,7 +73,7 @@ def test_a_group_is_named_member_by_member() -> None:
     ],
 )
 def test_values_that_do_not_go_together_are_named(values: dict[str, object], text: str) -> None:
-    """At the start, not when the first message comes."""
+    """Values that exclude each other are a ConfigError when the config is checked."""
     fields = {name: getattr(GROUP, name) for name in GROUP.__struct_fields__}
     with pytest.raises(ConfigError, match=text):
         BrokerConfig(**{**fields, **values}).check()
@@ -127,7 +127,7 @@ def test_rates_are_means_over_the_time_there_is() -> None:
 
 
 def test_a_replica_may_listen_elsewhere_than_others_are_told() -> None:
-    """As in a container: clients and members hear of one address, the sockets have another."""
+    """Sockets listen at `bindAddress`; clients and members are told another address."""
     told = {"broker_ip1": "192.0.2.7", "d_leger_peers": "n0-192.0.2.7:40911"}
 
     plain, bound = BrokerConfig(**told), BrokerConfig(**told, bind_address="0.0.0.0")

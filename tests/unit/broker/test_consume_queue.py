@@ -57,7 +57,7 @@ def test_a_queue_gives_back_what_was_appended_from_memory_and_from_files(tmp_pat
 
 
 def test_reading_outside_a_queue_finds_nothing(tmp_path: Path) -> None:
-    """No offset is an error; there is just no unit."""
+    """A read outside a queue finds nothing, and is not an error."""
     queue = queue_in(tmp_path)
     assert len(queue.read(0, 5)) == 0
     queue.append(units(0, 3))
@@ -66,7 +66,7 @@ def test_reading_outside_a_queue_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_search_by_time_finds_the_first_unit_at_or_after_it(tmp_path: Path) -> None:
-    """Before the start it is the first unit, past the end the queue's end."""
+    """A time before the first unit finds it, and a time after the last one the queue's end."""
     queue = queue_in(tmp_path)
     queue.append(units(0, 20))
     queue.flush()
@@ -141,7 +141,7 @@ def test_files_shorter_than_the_snapshot_claims_are_not_trusted(tmp_path: Path) 
 def test_a_topic_made_again_gets_new_queues_and_the_old_files_stay_for_a_while(
     tmp_path: Path,
 ) -> None:
-    """Until a snapshot without the old ones is durable, a restart may still need them."""
+    """A deleted topic's files stay: a restart before the next snapshot reads them."""
     queues = filled(tmp_path)
     queues.flush()
     queues.delete("Orders")

@@ -41,7 +41,7 @@ Code = ResponseCode
 
 
 async def test_a_held_pull_is_answered_when_its_message_comes(peer: Peer) -> None:
-    """No polling: the answer leaves with the message's commit."""
+    """A held pull is answered when its message is committed, without polling."""
     await make_topic(peer, "Orders")
     answers: list[Command] = []
     async with trio.open_nursery() as nursery:
@@ -175,7 +175,7 @@ async def test_members_of_a_group_hear_of_each_other(tmp_path: Path) -> None:
 async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_letter(
     tmp_path: Path,
 ) -> None:
-    """After the delay of level 3, 4, ...; the copy remembers its topic, first id and tries."""
+    """A message that is sent back comes again after level 3, 4, ..., with its first id."""
     later_ms = 0
 
     def clock_ms() -> int:
@@ -245,7 +245,7 @@ async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again
 
 
 async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_path: Path) -> None:
-    """Its fallback is a send to the retry topic with DELAY; what was tried too often is dead."""
+    """A send to the retry topic with DELAY is delayed; after all tries it is a dead letter."""
     async with served(tmp_path) as (broker, peer):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         fields: dict[str, ExtValue] = {"b": "%RETRY%C", "e": "0", "i": "DELAY\x013\x02", "l": "2"}
@@ -261,7 +261,7 @@ async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_pat
 
 
 async def test_orderly_consumers_lock_queues(peer: Peer) -> None:
-    """A second client gets those that are free, and all after they are given up."""
+    """A second client gets the queues that are free, and all after the first one's unlock."""
     await make_topic(peer, "Orders")
     queues = [MessageQueue("Orders", "broker-a", number) for number in (0, 1, 7)]
 
@@ -279,7 +279,7 @@ async def test_orderly_consumers_lock_queues(peer: Peer) -> None:
 
 
 async def test_a_lock_lasts_a_minute_whatever_the_wall_clock_does(tmp_path: Path) -> None:
-    """One that jumps ahead gives no queue to a second client; one that falls back keeps none."""
+    """A wall clock that jumps ahead ends no lock, and one that falls back prolongs none."""
     later_s = ahead_ms = 0
     async with served(
         tmp_path,
@@ -306,7 +306,7 @@ async def test_a_lock_lasts_a_minute_whatever_the_wall_clock_does(tmp_path: Path
 
 
 async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Path) -> None:
-    """By its token, ours is refused; a stock member, known by its id, is answered and not heard."""
+    """A member of ours is refused by its token; a stock member is answered and ignored."""
     later_s = 0
 
     def clock_s() -> float:

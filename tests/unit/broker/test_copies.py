@@ -1,4 +1,6 @@
-"""What was taken can be given up: retries, dead letters and what is sent again always fit."""
+"""Every message that is taken can be given up: retries, dead letters and messages sent again always
+fit.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ class Scene:
         return await self.request(send_request(batch_encode(items), code, b=LONGEST_TOPIC, e="0"))
 
     async def produce(self, filler: str) -> int:
-        """A batch of ours."""
+        """Send a batch of ours; the answer's code."""
         record = encode_record(
             topic=LONGEST_TOPIC.encode(),
             queue_id=0,
@@ -161,7 +163,7 @@ WAYS: dict[str, Send] = {
 async def test_the_largest_that_is_taken_can_be_given_up_and_sent_again(
     way: str, tmp_path: Path
 ) -> None:
-    """By every way in: what a byte more is refused for at once, passes all that may come after."""
+    """The largest message that any way of sending takes can be given up and sent again."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer, LONGEST_TOPIC)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", LONGEST_GROUP, LONGEST_TOPIC))
@@ -220,7 +222,7 @@ async def test_a_consumers_own_copy_is_taken_when_its_message_was(tmp_path: Path
     ],
 )
 async def test_odd_properties_keep_no_message_from_being_given_up(odd: str, tmp_path: Path) -> None:
-    """What a send may have a copy may have: no byte of it is read that the copy does not need."""
+    """A message with odd properties can be given up: a copy needs none of them but its own."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer, LONGEST_TOPIC)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", LONGEST_GROUP, LONGEST_TOPIC))
@@ -236,7 +238,7 @@ async def test_odd_properties_keep_no_message_from_being_given_up(odd: str, tmp_
 async def test_a_message_of_an_older_log_is_given_up_without_its_largest_property(
     tmp_path: Path,
 ) -> None:
-    """It was taken when no room was kept: its copy says what it does without."""
+    """A message from before the bound is given up without its largest property."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer, LONGEST_TOPIC)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", LONGEST_GROUP, LONGEST_TOPIC))
@@ -258,7 +260,7 @@ async def test_a_message_of_an_older_log_is_given_up_without_its_largest_propert
     st.integers(0, 900),
 )
 def test_every_copy_fits(sizes: dict[str, int], more: int) -> None:
-    """All is kept where there is room; else the largest go, and no more of them than must."""
+    """A copy keeps all properties that fit, and leaves out as few of the largest as needed."""
     properties = b"".join(f"{name}\x01{'v' * size}\x02".encode() for name, size in sizes.items())
     added = {"added": "w" * more}
     encoded, left_out = copied(properties, ("gone",), added)

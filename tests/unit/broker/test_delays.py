@@ -1,4 +1,4 @@
-"""Delayed messages: when they are due, and that each arrives once, whoever leads meanwhile."""
+"""Delayed messages: each arrives once when it is due, whoever leads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEVELS = DelayLevels.parse("1s 5s 10s")
 
 
 class Leader(LeadingMachine):
-    """What leads a broker on a ledger in memory, on virtual time."""
+    """A leader's parts that deliver delayed messages, on a ledger in memory and virtual time."""
 
     def __init__(self, directory: Path, *, auto: bool = True) -> None:
         self.now_ms = 1_000_000
@@ -63,7 +63,7 @@ class Leader(LeadingMachine):
         return self.deliveries.deliver(lambda _: None)
 
     def lose_leadership(self) -> None:
-        """What is not committed is lost; another leader begins from what is applied."""
+        """Lose what is not committed, and lead anew from what is applied."""
         self.ledger.follow("n1")
         self.ledger.lead()
         self.assignments.reset()
@@ -107,7 +107,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
 
 
 def test_the_due_messages_are_the_first_of_their_queue(tmp_path: Path) -> None:
-    """Those whose store time is the delay ago, to the millisecond."""
+    """Messages of a level are due once their store time is the delay ago, to the millisecond."""
     queues = ConsumeQueues(tmp_path)
     units = np.array([(number, 100, 0, 0, 0, 1000 + number) for number in range(10)], UNIT)
     queues.append(SCHEDULE_TOPIC, 0, units.tobytes(), 1)
@@ -119,7 +119,7 @@ def test_the_due_messages_are_the_first_of_their_queue(tmp_path: Path) -> None:
 
 
 def test_a_delayed_message_arrives_in_its_queue_when_it_is_due(tmp_path: Path) -> None:
-    """Not a millisecond earlier; with its body and key, and its detour forgotten."""
+    """A delayed message arrives when it is due, with its body and key, and no trace of delay."""
     leader = Leader(tmp_path)
     assert leader.deliveries.wait_ms() is None
     leader.send(b"m", level=2)
@@ -194,7 +194,7 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
 
 
 def test_a_message_with_a_timer_arrives_when_it_says(tmp_path: Path) -> None:
-    """After seconds or milliseconds, or at a time; the earliest first, whoever came first."""
+    """A message arrives after its timer's seconds, milliseconds, or at its time."""
     leader = Leader(tmp_path)
     begin_ms = leader.now_ms
     leader.send(b"last", 0, TIMER_DELAY_SEC="3", TIMER_DELAY_MS="1")
@@ -240,7 +240,7 @@ def test_what_waits_is_taken_once() -> None:
 
 
 def test_many_due_messages_share_an_entry(tmp_path: Path) -> None:
-    """Of several topics and queues, in the order of their level."""
+    """Due messages of several topics and queues share one entry, in the order of their level."""
     leader = Leader(tmp_path)
     leader.definitions.put_topics([read_write("Bills", 2)], lambda _: None)
     for number in range(50):
@@ -264,8 +264,7 @@ def test_many_due_messages_share_an_entry(tmp_path: Path) -> None:
 def test_what_is_always_due_keeps_nothing_else_waiting(
     tmp_path: Path, others: dict[str, Any]
 ) -> None:
-    """While some message of the first level is due at each turn, those of another level, and timed
-    ones, come as soon as they have been due for longest."""
+    """Levels take turns: none waits because another always has due messages."""
     leader = Leader(tmp_path)
     leader.send(b"first", level=1)
     leader.send(b"other", queue_id=2, **others)
@@ -277,7 +276,7 @@ def test_what_is_always_due_keeps_nothing_else_waiting(
 
 
 def test_what_was_delivered_can_not_be_taken_again() -> None:
-    """Such an entry was written by no leader: it is set aside as a whole."""
+    """An op record that takes a message again was written by no leader, and is unusable."""
     delays = Delays()
     delays.take(Move(SCHEDULE_TOPIC, 2, ((0, 5),)))
     for ranges in (((4, 6),), ((5, 6), (5, 7)), ((6, 6),)):
@@ -287,7 +286,7 @@ def test_what_was_delivered_can_not_be_taken_again() -> None:
 
 
 def test_an_op_record_says_what_it_takes() -> None:
-    """As text that a person can read; something else is refused."""
+    """An op record is text that a person can read; other text is refused."""
     move = Move(SCHEDULE_TOPIC, 2, ranges_of([7, 8, 9, 12]))
     assert encode_move(move) == b"SCHEDULE_TOPIC_XXXX 2 7-10 12-13"
     assert decode_move(encode_move(move)) == move
@@ -341,7 +340,7 @@ def test_a_recall_that_was_lost_with_the_leadership_changes_nothing(tmp_path: Pa
 
 
 def test_a_message_for_much_later_does_not_keep_the_log(tmp_path: Path) -> None:
-    """When its part of the log is old, a copy takes its place, which waits for the same time."""
+    """A message that waits for weeks is copied to the log's end, so its old part can go."""
     leader = Leader(tmp_path)
     offset = timed(leader)
     leader.now_ms += 5000
@@ -367,7 +366,7 @@ def test_a_message_for_much_later_does_not_keep_the_log(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_log_is_old_by_its_place_too(tmp_path: Path) -> None:
-    """Where the log's size is bounded."""
+    """A part of the log is old by its position, too, if the log's size is bounded."""
     leader = Leader(tmp_path)
     leader.send(b"a", 0, TIMER_DELAY_SEC="86400")
     leader.send(b"b", 0, TIMER_DELAY_SEC="86400")

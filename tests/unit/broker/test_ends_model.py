@@ -1,7 +1,7 @@
-"""All codes that tell a queue's ends, or where a group is, tell the same.
+"""Requests for a queue's ends, or for a group's place, agree on every code.
 
-Against a model, over lives of queues: new, filled, emptied by retention, deleted, made again, with
-more or fewer queues.
+A model holds them over lives of queues: new, filled, emptied by retention, deleted, made again,
+with more or fewer queues.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Queue:
-    """What a queue has."""
+    """A queue in the model: its messages' positions and a group's place."""
 
     born: int
     positions: list[int] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Queue:
 
 @dataclass
 class Model:
-    """What is there. `clock` counts what the log would."""
+    """The topic in the model; `clock` counts entries as the log would."""
 
     read: int = 0
     write: int = 0
@@ -181,7 +181,9 @@ class Scene:
                 queue.place = offset
 
     async def pull(self, number: int, offset: int) -> None:
-        """From wherever: the answer's ends are the queue's, and it goes on within them."""
+        """Pull from any offset: the answer has the queue's ends, and the next offset is within
+        them.
+        """
         answer = await self.member.request(pull_request(number, offset), TIMEOUT_S)
         model = self.model
         if not model.is_there:
@@ -270,7 +272,7 @@ class Scene:
             queue.unknown = None
 
     async def check(self) -> None:
-        """All that tell numbers tell the model's."""
+        """All requests that tell numbers give the model's."""
         model, broker_name = self.model, "broker-a"
         lags = 0
         stats = await self.tool_body(ConsumeStats, RequestCode.GET_CONSUME_STATS, topic=TOPIC)

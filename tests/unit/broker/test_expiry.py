@@ -1,4 +1,4 @@
-"""Messages with an end of their time: who gets them, until when, and who sees them afterwards."""
+"""Messages that expire: which readers get them, and until when."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def unit_of(lives_on: int, stored_ms: int) -> np.ndarray:
     st.integers(-200, 200),
 )
 def test_none_expires_early_and_none_much_late(stored_ms: int, ttl_ms: int, off_ms: int) -> None:
-    """By ten milliseconds at most, within more than a year; a longer life is for ever."""
+    """A message expires 0 to 10 ms after its time, if that is within 400 days."""
     expires_ms = stored_ms + ttl_ms
     units = unit_of(lives(expires_ms, stored_ms), stored_ms)
     now_ms = max(expires_ms, stored_ms) + off_ms
@@ -62,7 +62,7 @@ def test_none_expires_early_and_none_much_late(stored_ms: int, ttl_ms: int, off_
 
 
 def test_what_has_no_time_never_expires() -> None:
-    """Nor do units that an earlier version wrote, with a tags code of 64 bits."""
+    """Messages without a time never expire, nor do units of an earlier version."""
     assert lives(None, 5) == 0
     old = np.zeros(2, np.dtype([("before", "V16"), ("tags", ">i8"), ("stored", ">i8")]))
     old["tags"] = (-5, 7)
@@ -100,7 +100,7 @@ def record_with(properties: bytes, topic: bytes = b"T", stored_ms: int = 1000) -
     ],
 )
 def test_the_property_is_read_from_any_record(properties: bytes, topic: bytes, field: int) -> None:
-    """What is no time is none; dead letters are kept for people to see."""
+    """The time is read from any record; values that are not times, and dead letters, have none."""
     index = index_records(memoryview(record_with(properties, topic)), 0)
     assert index.runs[0].decoded()["lives"].tolist() == [field]
 
@@ -113,7 +113,7 @@ def queue_of(directory: Path, lives_on: list[int]) -> ConsumeQueue:
 
 
 def test_a_pull_passes_over_what_has_expired(tmp_path: Path) -> None:
-    """As over what its filter leaves out: many at a time, and its answer says where to go on."""
+    """A pull leaves out expired messages as a filter does, and says where to go on."""
     queue = queue_of(tmp_path, [0, 2, 0, 2, 2, 101] + [2] * 5000)
 
     def pull(offset: int, now_ms: int, messages_max: int = 32) -> tuple[int, int, int, bool]:
@@ -190,7 +190,7 @@ async def test_stock_consumers_are_not_given_what_has_expired(tmp_path: Path) ->
 
 
 async def test_a_filter_and_an_end_both_count(tmp_path: Path) -> None:
-    """By tag and by SQL92."""
+    """A pull with a filter, by tag or by SQL92, leaves out expired messages, too."""
     now_ms = 1_790_000_000_000
     async with served(tmp_path, clock_ms=lambda: now_ms) as (_, peer):
         await send(peer, "TAGS\x01A\x02a\x011\x02", b"1")

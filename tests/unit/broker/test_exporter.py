@@ -1,4 +1,4 @@
-"""apache/rocketmq-exporter asks by codes 28 and 315, and takes the answers apart in its own way."""
+"""Answers to codes 28 and 315 can be read by apache/rocketmq-exporter."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ SPANS = (
 
 
 async def test_the_exporter_can_read_a_brokers_state(tmp_path: Path) -> None:
-    """It takes these without a default: if one is missing, or has another form, it tells nothing of
-    that broker's state."""
+    """The exporter needs all these rows in their form, or it has no figures of the broker."""
     async with served(tmp_path) as (_, peer):
         await make_topic(peer)
         await peer.request(send_request(b"x"), 30)

@@ -1,4 +1,4 @@
-"""EXPORT_REPLICA: where a copy may go, and who hears of it."""
+"""EXPORT_REPLICA: where a copy may be made, and how a client learns of its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def exporter(
 async def test_a_copy_is_begun_and_asked_for_until_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who repeats a request whose answer was lost hears of the same copy."""
+    """A request that is repeated, because its answer was lost, is answered about the same copy."""
     async with exporter(tmp_path, monkeypatch) as peer:
         told: list[ExportReplicaResponseHeader] = []
         with trio.fail_after(30):
@@ -77,7 +77,7 @@ async def test_a_copy_is_begun_and_asked_for_until_it_is_done(
 async def test_a_place_outside_of_what_is_allowed_is_refused(
     to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is made anywhere."""
+    """A path outside the permitted directory is refused, and no file is made."""
     (tmp_path / "copies").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "copies" / "linked").symlink_to(tmp_path / "elsewhere")
@@ -91,7 +91,7 @@ async def test_a_place_outside_of_what_is_allowed_is_refused(
 
 
 async def test_copies_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each keeps segments that retention has removed: whoever asks again and again is refused."""
+    """Copies have a bound in number, since each keeps segments that retention has removed."""
     for number in range(limits.EXPORTS_MAX):
         folder = tmp_path / "copies" / ("a/b" if number % 2 else "c") / f"{number}" / "broker-a-n0"
         folder.mkdir(parents=True)
@@ -108,7 +108,7 @@ async def test_copies_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def test_without_a_directory_in_its_config_a_broker_copies_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is the default."""
+    """A broker makes no copies by default."""
     async with exporter(tmp_path, monkeypatch, BrokerConfig()) as peer:
         answer = await ask(peer, CODE, to="nightly", exportId="a")
 
@@ -119,7 +119,7 @@ async def test_without_a_directory_in_its_config_a_broker_copies_nothing(
 async def test_one_copy_is_made_at_a_time_and_a_failure_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the broker goes on."""
+    """A second copy is refused while one is made; a failed one is reported."""
     go_on = trio.Event()
     real: Callable[..., object] = Export.run
 
@@ -144,7 +144,7 @@ async def test_one_copy_is_made_at_a_time_and_a_failure_is_told(
 
 @pytest.mark.parametrize("exports", ["store", "store/log", ".", "a\0b"])
 def test_copies_lie_beside_the_store(exports: str) -> None:
-    """Neither in it nor around it."""
+    """Copies are made neither in the store's directory nor in one that holds it."""
     with pytest.raises(ConfigError, match="exportDir"):
         BrokerConfig(store_path_root_dir="store", export_dir=exports).check()
     BrokerConfig(store_path_root_dir="store", export_dir="copies").check()

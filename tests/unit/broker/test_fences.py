@@ -1,4 +1,4 @@
-"""What was handed out under one fence is found by its offset, however many deliveries it is."""
+"""Deliveries of one fence are found by their messages' offsets, however many there are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ asked = st.tuples(st.integers(0, 45), st.one_of(st.sampled_from([1, 2, 3]), st.i
 
 
 def bits_of(base: int, some: set[int]) -> int:
-    """Offsets as bits."""
+    """Offsets as bits from `base` on."""
     return sum(1 << offset - base for offset in some)
 
 
@@ -25,7 +25,7 @@ def bits_of(base: int, some: set[int]) -> int:
 def test_messages_are_taken_out_of_the_deliveries_that_have_them(
     handed_out: list[set[int]], asked: list[tuple[int, int]]
 ) -> None:
-    """Of one message or several each; each message once."""
+    """Offsets take out the deliveries that hold them, and each message once."""
     of_fence, having, taken = OfFence(), dict[int, Delivery](), set[int]()
     for some in handed_out:
         new = some - taken
@@ -52,8 +52,7 @@ def test_messages_are_taken_out_of_the_deliveries_that_have_them(
 def test_as_many_deliveries_as_messages_cost_no_more_than_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A member that has hidden each message for a time of its own acknowledges them, in batches of
-    any rows: none of the others is looked at."""
+    """Acknowledging messages with a delivery each looks at no other delivery."""
     looks, take_out = list[int](), Delivery.take_out
 
     def counted(delivery: Delivery, base: int, bits: int) -> int:

@@ -1,4 +1,4 @@
-"""The rates that an operator sets: what passes, what is held back, and what is said then."""
+"""Rates that an operator sets: which requests pass or wait, and what clients are told."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SUBSCRIPTION_AND_SUSPEND = 4 | 2
     st.lists(st.tuples(st.floats(0, 3, width=32), st.integers(1, 500)), max_size=60),
 )
 def test_no_more_passes_than_the_rate_allows(per_s: int, steps: list[tuple[float, int]]) -> None:
-    """In any span of time: the rate's worth, what a bucket holds, and the last batch."""
+    """No span of time passes more than the rate's worth, a full bucket and the last batch."""
     now_s = 0.0
     bucket = Bucket(per_s, now_s)
     passed: list[tuple[float, int]] = []
@@ -72,7 +72,7 @@ def test_no_more_passes_than_the_rate_allows(per_s: int, steps: list[tuple[float
     st.floats(0, 1e6),
 )
 def test_who_comes_when_told_finds_room(per_s: int, count: int, at_s: float) -> None:
-    """Never earlier than needed to gather a batch, and not in vain."""
+    """A client that comes back when it was told finds room, and was told the first moment."""
     bucket = Bucket(per_s, at_s)
     bucket.take(count, at_s)
     wait_s = bucket.wait_s(at_s)
@@ -85,7 +85,7 @@ def test_who_comes_when_told_finds_room(per_s: int, count: int, at_s: float) -> 
 
 
 def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
-    """Nothing comes in, and nothing is taken away."""
+    """A clock that stands still or goes back neither fills nor empties a bucket."""
     bucket = Bucket(10, 5.0)
     bucket.take(10, 5.0)
     assert bucket.room(4.0) == 0
@@ -140,7 +140,7 @@ async def send(peer: Peer, key: str, topic: str = TOPIC) -> Command:
 async def test_sends_above_a_topic_s_rate_are_told_when_to_come_again(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """With RocketMQ's code and words; other topics, and sends that are stored already, pass."""
+    """Sends above a topic's rate are refused in RocketMQ's words; repeated sends pass."""
     assert (await set_send_rate(peer, "+send.rate.messages=10")).code == 0
     for number in range(10):
         assert (await send(peer, f"k{number}")).code == 0
@@ -165,7 +165,7 @@ async def test_sends_above_a_topic_s_rate_are_told_when_to_come_again(
 
 
 async def test_a_batch_passes_whole_and_is_paid_off(peer: Peer, autojump_clock: MockClock) -> None:
-    """It is one entry; by messages or by bytes, whichever takes longer."""
+    """A batch is never split: later sends wait for its messages' or its bytes' worth."""
     await set_send_rate(peer, "+send.rate.messages=10,+send.rate.bytes=1000000")
     batch = produce_request("b", TOPIC, [(0, 30)])
     assert (await peer.request(batch, TIMEOUT_S)).code == 0
@@ -190,7 +190,7 @@ async def test_what_is_delayed_or_half_counts_for_its_topic(
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", "1000000000001", ""])
 async def test_what_is_no_rate_is_refused(peer: Peer, value: str) -> None:
-    """By name, with what it may be; and the names of groups are not those of topics."""
+    """A value that is not a rate is refused with its bounds."""
     topic = await set_send_rate(peer, f"+send.rate.messages={value}")
     group = await set_consume_rate(peer, {"+consume.rate.bytes": value})
     for answer in (topic, group):
@@ -206,7 +206,7 @@ async def group_config(peer: Peer) -> SubscriptionGroupConfig:
 
 
 async def test_a_group_s_rate_stays_when_other_settings_change(tmp_path: Path) -> None:
-    """As 4.9's tools change them, which know of no attributes; and in a snapshot."""
+    """A group's rate survives a change by 4.9's tools, without attributes, and a snapshot."""
     async with served(tmp_path) as (broker, peer):
         await set_consume_rate(peer, {"+consume.rate.messages": "7"})
         old = b'{"groupName": "C", "retryMaxTimes": 3}'
@@ -224,7 +224,7 @@ async def test_a_group_s_rate_stays_when_other_settings_change(tmp_path: Path) -
 
 
 async def test_a_groups_rate_holds_on_a_replica_that_took_over_a_state(tmp_path: Path) -> None:
-    """A leader may send the whole state, with groups that are no entries of the replica's log."""
+    """A group's rate holds on a replica that got the whole state instead of entries."""
     async with served(tmp_path / "first") as (broker, peer):
         await set_consume_rate(peer, {"+consume.rate.messages": "10"})
         index, payload = drained(broker.machine.capture())
@@ -247,7 +247,7 @@ async def pull(peer: Peer, offset: int, sys_flag: int = 4, hold_ms: int = 3000) 
 async def test_a_pull_waits_until_its_group_may_have_more(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """It is given what there is room for, and waits at the broker; no client polls."""
+    """A pull above its group's rate waits at the broker, and gets as much as there is room for."""
     await given_messages(peer)
     await set_consume_rate(peer, {"+consume.rate.messages": "10"})
     offset, began_s = 0, autojump_clock.current_time()
@@ -269,7 +269,7 @@ async def test_a_pull_waits_until_its_group_may_have_more(
 async def test_a_pull_that_can_not_wait_is_told_when_to_come_again(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Whether it never waits, or not long enough."""
+    """A pull that may not wait, or not long enough, is told when to come again."""
     await given_messages(peer)
     await set_consume_rate(peer, {"+consume.rate.messages": "1"})
     assert len(records(await pull(peer, 0))) == 1
@@ -295,7 +295,7 @@ async def test_a_rate_in_bytes_gives_one_message_at_least(
 
 
 async def test_who_waits_for_its_turn_hears_of_another_leader(tmp_path: Path) -> None:
-    """At once, and not when the turn comes; and a new leader begins with full buckets."""
+    """A waiting pull is answered at once when the lead is lost; a new leader's buckets are full."""
     async with served(tmp_path) as (broker, peer):
         await given_messages(peer)
         await set_consume_rate(peer, {"+consume.rate.messages": "1"})
@@ -325,7 +325,7 @@ def _command(answer: object) -> Command:
 async def test_a_pop_waits_until_its_group_may_have_more(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """As a pull does; one that does not wait is told when to come again."""
+    """A pop above its group's rate waits; one that may not wait is told when to come again."""
     await given_messages(peer)
     await set_consume_rate(peer, {"+consume.rate.messages": "10"})
     began_s, got = autojump_clock.current_time(), 0

@@ -1,4 +1,4 @@
-"""For how long a follower has lacked entries, as its leader tells it."""
+"""How long a follower has lacked entries, by its leader's figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqbroker.flow.following import Following
 
 
 def test_a_follower_is_behind_since_the_first_entry_that_it_lacks() -> None:
-    """Not since it answered last: an idle group is not behind."""
+    """A follower is behind since the first entry that it lacks; an idle group is not."""
     following = Following()
     following.sample(1.0, 10, 10)
     assert following.behind_s(10, 99.0) == 0

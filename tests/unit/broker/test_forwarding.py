@@ -45,7 +45,7 @@ async def pair(directory: Path) -> AsyncIterator[tuple[MemoryBroker, MemoryBroke
 
 
 async def test_a_follower_passes_changes_of_topics_and_groups_on(tmp_path: Path) -> None:
-    """Only the leader has the entries, and its answer is the follower's."""
+    """A follower passes changes on, and answers with the leader's answer."""
     async with pair(tmp_path) as (leader, follower, tool):
         assert (await make_topic(tool)).code == Code.SUCCESS
         assert leader.machine.topics.get("Orders") is not None
@@ -90,7 +90,7 @@ async def test_lists_are_made_at_once(tmp_path: Path) -> None:
 async def test_two_followers_that_name_each_other_do_not_go_round_in_circles(
     tmp_path: Path,
 ) -> None:
-    """What was passed on once is refused, with the words of a follower."""
+    """A request that was passed on once is refused with a follower's words."""
     async with pair(tmp_path) as (leader, _, tool):
         leader.ledger.follow(None)
         refused = await make_topic(tool)
@@ -100,7 +100,7 @@ async def test_two_followers_that_name_each_other_do_not_go_round_in_circles(
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_without_a_leader_the_refusal_says_so(tmp_path: Path, known: bool) -> None:
-    """Nobody is there, or nobody is known."""
+    """The refusal says whether no leader is known, or the known one can't be reached."""
     async with (
         memory_broker(tmp_path, config(leader_port=9)) as follower,
         connect_peer("127.0.0.1", follower.port) as tool,

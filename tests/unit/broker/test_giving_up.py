@@ -63,7 +63,7 @@ async def give_up(peer: Peer, record: Record, pop_time: int | None) -> Command:
 
 
 def place(record: Record) -> tuple[int, int]:
-    """By which a message is named."""
+    """Queue and offset that name a message."""
     return record.queue_id, record.queue_offset
 
 
@@ -75,7 +75,7 @@ def in_flight(machine: Machine) -> set[int]:
 
 
 async def shown(peer: Peer, record: Record, pop_time: int) -> int:
-    """Have a message visible at once; its new pop time."""
+    """Make a message visible at once, and return its new pop time."""
     answer = await peer.request(hide_request(place(record), pop_time, 0), TIMEOUT_S)
     return int(str(answer.ext["popTime"]))
 
@@ -121,7 +121,7 @@ async def test_who_comes_after_the_next_delivery_buries_nothing(
 
 
 async def test_a_stock_consumer_stores_and_acknowledges_by_itself(tmp_path: Path) -> None:
-    """Without a pop time the answer is as ever, and the message stays in flight."""
+    """Without a pop time the answer has no fields of ours, and the message stays in flight."""
     async with served(tmp_path) as (broker, peer):
         found, _ = await begin(peer)
         answer = await give_up(peer, found[0], None)
@@ -156,7 +156,7 @@ async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("behind", ["pop", "ack", "hide"])
 async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> None:
-    """It is in the log behind the dead letter, so it has no effect on that message."""
+    """Requests in the log after the dead letter have no effect on its message."""
     async with served(tmp_path) as (broker, peer):
         found, pop_time = await begin(peer)
         await give_up(peer, found[1], pop_time)
@@ -180,7 +180,7 @@ async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> N
 
 
 async def test_the_second_of_two_at_once_is_asked_to_wait(broker: MemoryBroker, peer: Peer) -> None:
-    """Until the first is in the log; then it is told that there is nothing to do."""
+    """A second request waits for the first, and is told that there is nothing to do."""
     found, pop_time = await begin(peer)
     await give_up(peer, found[1], pop_time)
     broker.ledger.auto = False
@@ -211,7 +211,7 @@ async def test_an_entry_is_one_with_its_note(broker: MemoryBroker, peer: Peer) -
 
 
 def test_an_older_replica_stops_at_such_an_entry() -> None:
-    """It takes the mark for a move out of a topic that it does not know."""
+    """An older replica takes the mark for a move out of an unknown topic, and stops."""
     topic = decode_move(GIVEN_UP_MARK).topic
     assert topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 

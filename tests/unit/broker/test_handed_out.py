@@ -1,4 +1,4 @@
-"""What our clients are told of a popped message: whether somebody may have had it before."""
+"""Answers to our pops tell for each message whether it may have been delivered before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .test_popping import pop_request
 
 
 def own_pop(attempt_id: str) -> Command:
-    """As our client asks."""
+    """A pop request as our client encodes it."""
     request = pop_request(attemptId=attempt_id)
     request.encoding = HeaderEncoding.MSGPACK
     return request
@@ -24,7 +24,7 @@ def told(answer: Command) -> int:
 
 
 async def test_an_attempt_that_is_repeated_says_so(peer: Peer, autojump_clock: MockClock) -> None:
-    """Its first answer may have been lost, or not; what it gets besides is new."""
+    """A repeated attempt marks the messages of its first answer, which may have been lost."""
     for _ in range(3):
         await peer.request(send_request(b"x"), TIMEOUT_S)
     first = await peer.request(own_pop("one"), TIMEOUT_S)
@@ -37,7 +37,7 @@ async def test_an_attempt_that_is_repeated_says_so(peer: Peer, autojump_clock: M
 async def test_what_comes_again_is_named_by_its_place_in_the_answer(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Beside new ones; a stock client is told by the count of deliveries, as ever."""
+    """Messages that come again are marked by their place in the answer to our clients."""
     await peer.request(send_request(b"x"), TIMEOUT_S)
     await peer.request(own_pop("one"), TIMEOUT_S)
     autojump_clock.jump(61)

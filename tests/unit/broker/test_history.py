@@ -1,4 +1,4 @@
-"""What a broker keeps of its last hour: true figures, all of them documented."""
+"""Figures of a broker's last hour are true, and all of them are documented."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_broker_keeps_what_happened(tmp_path: Path) -> None:
 
 
 def test_a_name_server_keeps_figures_that_are_documented() -> None:
-    """Those of its page."""
+    """Figures that a name server keeps are documented on their page."""
     config = NamesrvConfig()
     dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: bytes(16)))
     figures = NamesrvRecorder(dispatcher, ConnectionQuota(), Faults()).figures()

@@ -1,4 +1,4 @@
-"""What an entry of messages adds to the queues, compared with reading it record by record."""
+"""Units that an entry of messages adds to the queues, compared with reading it record by record."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def rows(index: EntryIndex) -> list[tuple[int, ...]]:
 @given(runs)
 @settings(max_examples=200, deadline=None)
 def test_every_record_gets_its_unit(batch: list[tuple[int, list[Message]]]) -> None:
-    """Queue, offset, position, size, end, tags code and time are those that each record says."""
+    """A unit has the queue, offset, position, size, end, tags code and time of its record."""
     body = encode(batch)
     sent = [message for _, run in batch for message in run]
     expected = []
@@ -154,7 +154,7 @@ alike = st.builds(
     st.lists(st.integers(0, 10**6).map("{:032X}".format), min_size=1, max_size=6),
     st.booleans(),
 )
-"""As the messages of one client are."""
+"""Messages with properties as one client gives them."""
 unlike = st.lists(
     st.builds(
         written, odd_properties, st.none() | unique_keys, odd_properties, ended=st.booleans()
@@ -307,7 +307,7 @@ def test_a_batch_says_the_same_whether_read_as_a_table_or_one_by_one(
 
 @given(st.lists(st.one_of(st.binary(min_size=1), st.text(min_size=1).map(utf_8)), max_size=6))
 def test_the_codes_of_many_tags_are_those_of_each(tags: list[bytes]) -> None:
-    """As Java has them, also of what is not UTF-8."""
+    """Codes of tags are Java's, also without UTF-8, computed together or one by one."""
     tags = [tag.replace(b"\x02", b"2") for tag in tags]
     expected = [code_of_tags(tag) for tag in tags]
     assert codes_of_tags(tags) == expected
@@ -316,7 +316,7 @@ def test_the_codes_of_many_tags_are_those_of_each(tags: list[bytes]) -> None:
 
 
 def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:
-    """It keeps the key of its first delivery, and each further try is a message of its own."""
+    """A message that was sent back is not known by its key: each try is its own message."""
     body = encode([(0, [Message(b"x", None, "k1", ipv6=False)])], reconsume_times=1)
     assert not index_records(body, POSITION).copies
 

@@ -41,7 +41,7 @@ def filled(directory: Path, keys: list[str], *, seal: bool = True) -> KeyIndex:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_message_is_found_by_its_key_the_newest_first(seed: int, tmp_path: Path) -> None:
-    """In memory, in the file that grows, in sorted files."""
+    """Messages are found in memory, in the growing file and in sorted files, newest first."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     keys = [f"k{rng.randrange(40)}" for _ in range(rng.randrange(1, 500))]
@@ -68,7 +68,7 @@ def test_full_files_are_sorted_and_their_first_form_removed(tmp_path: Path) -> N
 def test_after_a_crash_the_index_is_cut_back_to_what_a_snapshot_claims(
     claimed: int, tmp_path: Path
 ) -> None:
-    """What was applied since is applied again, and everything is found once."""
+    """Entries after the snapshot's claim are applied again, and found once."""
     keys = [f"k{number % 9}" for number in range(PER_FILE * 3 + 10)]
     before = filled(tmp_path, keys, seal=False)
     before.flush()
@@ -84,7 +84,7 @@ def test_after_a_crash_the_index_is_cut_back_to_what_a_snapshot_claims(
 
 
 def test_an_index_that_lost_a_file_is_not_used(tmp_path: Path) -> None:
-    """Then the snapshot that claims it is not used either, and the log is replayed."""
+    """An index that lacks a file is an error: the log is replayed without the snapshot."""
     index = filled(tmp_path, ["k"] * (PER_FILE + 3))
     index.flush()
     (tmp_path / f"{0:020}").unlink()
@@ -93,7 +93,7 @@ def test_an_index_that_lost_a_file_is_not_used(tmp_path: Path) -> None:
 
 
 def test_files_of_a_log_that_begins_later_are_forgotten(tmp_path: Path) -> None:
-    """Only whole files; the look-ups go on with the rest."""
+    """Only whole files are forgotten, and look-ups go on with the rest."""
     index = filled(tmp_path, ["k"] * (PER_FILE * 3))
     index.flush()
     gone = index.forget_files(index.files_before((PER_FILE + 1) * 100))
@@ -123,7 +123,7 @@ def test_who_still_saves_an_index_of_before_does_no_harm_to_the_new_one(tmp_path
 
 
 def test_one_key_and_many_have_the_same_units() -> None:
-    """Whether records came alone or in a batch, of any length of key, and mixed."""
+    """Keys have the same units alone and in a batch, of any length and mixed."""
     single: list[Key | bytes] = []
     mixed: list[Key | bytes] = []
     for length in (1, 7, 8, 9, 32, 33):
@@ -139,7 +139,7 @@ def test_one_key_and_many_have_the_same_units() -> None:
 
 @given(st.lists(st.binary(max_size=40) | st.binary(min_size=120, max_size=140), max_size=12))
 def test_keys_of_any_lengths_are_hashed_together_as_alone(keys: list[bytes]) -> None:
-    """Also where their first bytes, or all bytes of their last word, are the same."""
+    """Keys have the same hashes together as alone, also with the same first or last bytes."""
     keys += [key + key[-1:] for key in keys]
     alone = [key_hashes(b"T", np.frombuffer(key, np.uint8).reshape(1, len(key))) for key in keys]
     assert hashes_of(b"T", keys).tolist() == [int(each[0]) for each in alone]
@@ -197,7 +197,7 @@ async def query(peer: Peer, key: str, **changed: ExtValue) -> Command:
 
 
 async def test_messages_are_queried_by_key_and_by_unique_key(tmp_path: Path) -> None:
-    """In the order of the log; within a time window; at most as many as wanted, the newest."""
+    """A query finds the newest messages of a time window, in the order of the log."""
     now_ms = 1000
     async with served(tmp_path, clock_ms=lambda: now_ms) as (_, peer):
         for number in range(5):
@@ -222,7 +222,7 @@ async def test_messages_are_queried_by_key_and_by_unique_key(tmp_path: Path) -> 
 
 
 async def test_a_topic_made_again_does_not_show_the_old_ones_messages(tmp_path: Path) -> None:
-    """They are still in the log, but of no topic."""
+    """A query does not find messages of a deleted topic, though they are still in the log."""
     async with served(tmp_path) as (_, peer):
         await peer.request(send_request(b"old", i="KEYS\x01k\x02"), 5)
         await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")

@@ -33,7 +33,7 @@ def record(number: int, properties: dict[str, str]) -> bytes:
 
 
 def produce(batch: Batch) -> Command:
-    """PRODUCE."""
+    """A PRODUCE request with the batch's records."""
     records = [record(number, each) for number, each in enumerate(batch)]
     ext = {"topic": TOPIC, "producerGroup": "P", "runs": [[0, len(records)]]}
     return Command(RequestCode.PRODUCE, ext, b"".join(records))
@@ -55,13 +55,13 @@ def write_once(batch: Batch) -> Command:
 
 
 def send_batch(batch: Batch) -> Command:
-    """A stock client's batch."""
+    """A stock client's request for the batch."""
     items = [BatchItem(b"x", properties_encode(each)) for each in batch]
     return send_request(batch_encode(items), RequestCode.SEND_BATCH_MESSAGE, m="true")
 
 
 async def answer(peer: Peer, request: Command, epoch: int = 0) -> Command:
-    """What a broker says to a request; its epoch is that of the name, if it has one."""
+    """The answer to a request; its `epoch` is filled in if it has one."""
     if "epoch" in request.ext:
         request.ext["epoch"] = epoch
     return await peer.request(request, TIMEOUT_S)
@@ -71,8 +71,7 @@ async def answer(peer: Peer, request: Command, epoch: int = 0) -> Command:
 async def test_messages_of_a_request_have_so_many_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Batch], Command]
 ) -> None:
-    """More are refused with the number that is taken; nothing is stored. Words of other properties
-    are none."""
+    """A request with one key too many is refused with the bound, and nothing is stored."""
     messages = 20
     allowed = 40
     monkeypatch.setattr(

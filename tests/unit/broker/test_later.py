@@ -1,4 +1,4 @@
-"""Answers that wait for an outcome: how the dispatcher gives them."""
+"""Answers that wait for an outcome, and how the dispatcher gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again: nothing of its earlier life is good for the new one."""
+"""A topic that is deleted and made again has nothing of its earlier life."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def pull(peer: Peer, offset: int, **changed: ExtValue) -> tuple[int, ExtVa
 
 
 async def test_a_held_pull_ends_with_its_topic(here: Scene) -> None:
-    """At once, and not when its time is over or a message of another life comes."""
+    """A held pull is answered at once when its topic is deleted."""
     async with trio.open_nursery() as nursery:
         await here.send("a", 4)
         answers: list[int] = []
@@ -121,8 +121,10 @@ async def test_a_held_pull_ends_with_its_topic(here: Scene) -> None:
 async def test_a_stock_consumer_is_sent_to_the_first_message_of_the_new_life(
     here: Scene, sent: int
 ) -> None:
-    """Its old position may lie before, at or beyond the new end; its old commits count for
-    nothing until it has followed. Then it may pull from where it likes."""
+    """A stock consumer is sent to the new life's first message, wherever its old position is.
+
+    Its old commits don't count until it has followed; then it may pull from where it likes.
+    """
     await here.send("old", 4)
     assert await pull(here.peer, 0) == (Code.SUCCESS, 4)
     assert await commit(here.peer, 3) == Code.SUCCESS
@@ -141,7 +143,7 @@ async def test_a_stock_consumer_is_sent_to_the_first_message_of_the_new_life(
 
 
 async def test_every_member_of_a_broadcasting_group_is_sent_there(here: Scene) -> None:
-    """They pull the same queue, each with a position of its own."""
+    """Members of a broadcasting group are each sent to the new life's first message."""
     async with connect_peer("127.0.0.1", here.broker.port) as other:
         await here.send("old", 4)
         for peer in (here.peer, other):
@@ -154,7 +156,7 @@ async def test_every_member_of_a_broadcasting_group_is_sent_there(here: Scene) -
 
 
 async def test_a_pull_beyond_the_end_goes_on_where_its_group_is(here: Scene) -> None:
-    """Also over a connection of which nothing is known; nothing is passed over."""
+    """A pull beyond the end is sent to its group's offset, also over a new connection."""
     await here.send("old", 4)
     await here.make_again()
     await here.send("new", 3)
@@ -166,7 +168,7 @@ async def test_a_pull_beyond_the_end_goes_on_where_its_group_is(here: Scene) -> 
 
 
 async def test_our_clients_name_the_life_of_their_positions(here: Scene) -> None:
-    """A pull learns it, and is sent on if it is over; a commit of it is refused."""
+    """A client of ours learns a topic's life by a pull; an ended life's commits are refused."""
     await here.send("old", 4)
     first = await here.peer.request(pull_request(life=0), TIMEOUT_S)
     old = first.ext["life"]
@@ -184,7 +186,7 @@ async def test_our_clients_name_the_life_of_their_positions(here: Scene) -> None
 
 
 async def test_a_commit_on_its_way_ends_with_its_topic(here: Scene) -> None:
-    """Those that are gathered are not written behind the end of their topic."""
+    """A commit that was gathered is not written if its topic is deleted first."""
     await here.send("old", 4)
     here.peer.send_oneway(oneway(commit_request(4)))
     await here.make_again()
@@ -197,7 +199,7 @@ async def test_a_commit_on_its_way_ends_with_its_topic(here: Scene) -> None:
 
 @pytest.mark.parametrize("renewed", [False, True])
 async def test_what_waits_for_its_time_ends_with_its_topic(here: Scene, renewed: bool) -> None:
-    """By a timer, by a level, and what was to be tried again; what was sent since is delivered."""
+    """Messages that wait by timer, level or retry go with their topic; later ones come."""
     await here.send("old", 1)
     (first,) = records(await here.peer.request(pull_request(), TIMEOUT_S))
     back: dict[str, ExtValue] = {"group": GROUP, "delayLevel": 3}
@@ -222,7 +224,7 @@ async def test_what_waits_for_its_time_ends_with_its_topic(here: Scene, renewed:
 
 
 async def test_a_transaction_ends_with_its_topic(here: Scene) -> None:
-    """Its half message is not committed into the new life."""
+    """A half message of the old life is not committed into the new one."""
     tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "K"}).decode()
     sent = await here.peer.request(send_request(i=tran, f="4"), TIMEOUT_S)
     assert sent.code == Code.SUCCESS, sent.remark
@@ -268,7 +270,7 @@ async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
 
 
 async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(here: Scene) -> None:
-    """Once: the copy of the earlier life is gone, and a further try finds the new one."""
+    """A repeated send is stored once in the new life, though the old life had a copy."""
     request = produce_request("k", runs=[(0, 1)])
     await here.peer.request(request, TIMEOUT_S)
     await here.send("more", 3)
@@ -280,7 +282,7 @@ async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(here: Sce
 
 
 async def test_a_stock_retry_is_stored_in_the_new_life(here: Scene) -> None:
-    """Its first try was stored by an earlier leader, in the earlier life."""
+    """A stock client's retry is stored in the new life, though the old one had its first try."""
     retried = send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0")
     await here.peer.request(retried, TIMEOUT_S)
     here.broker.ledger.follow("n1")

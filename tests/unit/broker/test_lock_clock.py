@@ -1,4 +1,4 @@
-"""The time by which queue locks end: on no replica is it ahead of what has passed."""
+"""Locks end by a clock that no replica has ahead of the time that has passed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqbroker.testing.pictured import rows_in
 
 
 class Replica:
-    """A replica's locks and clock. It may have run for days before it hears of anything."""
+    """A replica's locks and clock, running before the first request comes."""
 
     def __init__(self, directory: Path, group: Group) -> None:
         self.group = group
@@ -23,7 +23,7 @@ class Replica:
         self.clock = LockClock(self.machine, lambda: group.now_s)
 
     def apply(self, count: int, *, own: bool = False) -> None:
-        """Apply so many more of the group's requests for locks."""
+        """Apply `count` more of the group's lock requests."""
         for now_ms in self.group.log[self.applied : self.applied + count]:
             self.machine.locks.acquire("c", [], now_ms, 1)
             tell = self.clock.said if own else self.clock.heard
@@ -84,7 +84,7 @@ STEPS = st.lists(
 def test_no_lock_ends_early(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, float]]
 ) -> None:
-    """Whoever leads: since any request no more time has passed by its clock than by a true one."""
+    """No leader's clock gives more time since a request than has truly passed."""
     group = Group(tmp_path_factory.mktemp("locks"))
     for what, value in steps:
         if what == "pass":
@@ -118,7 +118,7 @@ def test_many_requests_do_not_hold_a_leader_up(tmp_path: Path) -> None:
 
 
 def test_a_replica_that_follows_knows_how_much_time_has_passed(tmp_path: Path) -> None:
-    """After a failover a dead member's lock ends when it would have ended."""
+    """A follower counts the time too, so a dead member's lock ends on time after a failover."""
     group = Group(tmp_path)
     group.elect(0)
     group.ask_for_lock()
@@ -129,7 +129,7 @@ def test_a_replica_that_follows_knows_how_much_time_has_passed(tmp_path: Path) -
 
 
 def test_a_replica_that_was_away_takes_no_time_for_passed(tmp_path: Path) -> None:
-    """It can't know for how long it was."""
+    """A replica counts no time for its absence, since its length is not known."""
     group = Group(tmp_path)
     group.elect(0)
     group.ask_for_lock()
@@ -141,7 +141,7 @@ def test_a_replica_that_was_away_takes_no_time_for_passed(tmp_path: Path) -> Non
 
 
 def test_the_state_of_an_older_version_tells_the_time_by_its_locks(tmp_path: Path) -> None:
-    """Their ends were those of a wall clock."""
+    """A state of an older version gives the clock its beginning by the ends of its locks."""
     machine = LeadingMachine(tmp_path, lambda: 0).machine
     machine.locks.restore([("G", "T", 0, "c", 1_760_000_060_000)])
     clock = LockClock(machine, lambda: 7.0)

@@ -24,7 +24,7 @@ HELD_MS = 10_000
 
 
 class Members:
-    """Two clients of a broker, of which the first has the lock."""
+    """Two clients of a broker; the first has the lock."""
 
     def __init__(self, broker: MemoryBroker, first: Peer, second: Peer) -> None:
         self.broker, self.first, self.second = broker, first, second
@@ -93,7 +93,7 @@ async def answered(
 
 
 async def test_a_held_request_has_the_lock_when_it_is_given_up(tmp_path: Path) -> None:
-    """By an unlock of its owner, and of nobody else."""
+    """A held request gets the lock when its owner unlocks it, and by nobody else's unlock."""
     async with two_members(tmp_path) as members:
 
         async def unlock() -> None:
@@ -106,7 +106,7 @@ async def test_a_held_request_has_the_lock_when_it_is_given_up(tmp_path: Path) -
 
 
 async def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
-    """As stock clients are, and who asks for several queues."""
+    """Requests of stock clients, and of several queues, are answered at once."""
     async with two_members(tmp_path) as members:
         with trio.fail_after(HELD_MS / 2000):
             assert await members.lock(members.second, "c2", None) == []
@@ -136,7 +136,7 @@ async def test_a_held_request_that_may_have_nothing_is_answered(way: str, tmp_pa
 
 
 async def test_a_held_request_is_sent_to_the_next_leader(tmp_path: Path) -> None:
-    """As soon as this one follows."""
+    """A held request is sent to the next leader as soon as this broker follows."""
     async with two_members(tmp_path) as members, trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -153,7 +153,7 @@ async def test_a_held_request_is_sent_to_the_next_leader(tmp_path: Path) -> None
 async def test_a_client_that_is_gone_is_given_no_lock(
     forgets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would have the queue for a minute, and read nothing; as it has where that is forgotten."""
+    """A held request of a closed connection is dropped, lest its lock lasts unused."""
     if forgets:
         monkeypatch.setattr(HeldPulls, "disconnected", lambda *_: None)
     async with two_members(tmp_path) as members:

@@ -1,7 +1,7 @@
-"""Single messages and small batches of our producers share entries while a leader is busy: each is
-stored once, and a batch in one piece.
+"""Single messages and small batches of our producers share entries while a leader is busy.
 
-However often one is tried, at whichever leader, while its first copy is on its way or later.
+Each is stored once, and a batch in one piece, however often it is tried, at whichever leader, while
+its first copy is on its way or later.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class World:
         self.leader.change(control.PutTopics(topics, 1000))
         self.leader.ledger.commit()
         self.told: list[list[tuple[int, ...]]] = []
-        """For each send, the positions that its tries were answered with."""
+        """Positions that each send's tries were answered with."""
         self.counts: list[int] = []
         """How many messages each send has."""
 
@@ -61,7 +61,7 @@ class World:
             self.attempt(self.chance.randrange(len(self.told)))
 
     def attempt(self, number: int) -> None:
-        """One try, with the very bytes of the others. A batch goes to several queues in turn."""
+        """Try a send, with the same bytes as before; a batch goes to several queues in turn."""
         topic, count = TOPICS[number % 2].encode(), self.counts[number]
         queue_ids = sorted((number + each) % QUEUES for each in range(count))
         records = b"".join(
@@ -89,16 +89,16 @@ class World:
         self.appender.append(draft, dedup_key(topic, f"k{number}.0".encode()), done)
 
     def commit(self) -> None:
-        """One entry; what waited for it is appended."""
+        """Commit one entry; sends that waited for it are appended."""
         self.leader.ledger.commit()
 
     def commit_all(self) -> None:
-        """Everything, also what is appended meanwhile."""
+        """Commit all entries, also those that are appended meanwhile."""
         while self.leader.ledger.uncommitted:
             self.leader.ledger.commit()
 
     def another_leader(self) -> None:
-        """What is not committed is lost."""
+        """Lose what is not committed, and lead anew."""
         self.leader.ledger.follow("n1")
         self.leader.ledger.lead()
         self.leader.assignments.reset()

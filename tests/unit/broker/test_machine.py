@@ -23,7 +23,7 @@ from mqbroker.testing.pictured import ends_of, rows_in
 
 
 class Log(LeadingMachine):
-    """What a leader appends, by a clock in the test's hands."""
+    """A leader's appends, by a clock in the test's hands."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ms = 1000
@@ -35,7 +35,7 @@ class Log(LeadingMachine):
 
 
 def state_of(machine: Machine) -> dict[str, object]:
-    """All that replicas must agree on."""
+    """State that replicas must agree on."""
     units = {
         (topic, queue_id): queue.read(0, queue.end).tolist()
         for topic, (_, ends) in ends_of(machine.queues).items()
@@ -113,7 +113,7 @@ def test_store_times_never_go_back(tmp_path: Path) -> None:
 
 
 def test_deleting_a_topic_takes_its_queues_locks_and_offsets_with_it(tmp_path: Path) -> None:
-    """And a topic of that name made later starts from offset 0."""
+    """A deleted topic's queues, locks and offsets go; a new one starts from offset 0."""
     log = Log(tmp_path)
     log.change(control.PutTopics([read_write("A", 4)], 1))
     log.send("A", 0, 3, "k")
@@ -138,7 +138,7 @@ def test_an_offset_for_a_topic_that_is_gone_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_damaged_snapshot_is_not_used_and_costs_nothing(tmp_path: Path) -> None:
-    """All that it holds is in the log; the reason is reported."""
+    """A damaged snapshot is reported and not used; the log has all that it held."""
     log = Log(tmp_path)
     log.send("A", 0, 3, "k")
     save(log.machine)
@@ -159,7 +159,7 @@ def test_a_damaged_snapshot_is_not_used_and_costs_nothing(tmp_path: Path) -> Non
 def test_a_snapshot_claims_only_what_is_durable_in_the_queue_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the queue files can't be synced, the old snapshot stays."""
+    """An old snapshot stays if the queue files can't be synced."""
     log = Log(tmp_path)
     log.send("A", 0, 3, "k1")
     save(log.machine)

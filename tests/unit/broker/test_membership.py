@@ -1,4 +1,4 @@
-"""Who is in which group, and which groups a change concerns."""
+"""Members of consumer groups, and which groups a change concerns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_another_set_of_topics_changes_the_group() -> None:
 
 
 def test_a_closed_connection_leaves_all_its_groups_at_once() -> None:
-    """The members that stay must hear of it; an empty group is gone."""
+    """A closed connection's groups are told to its members; an empty group is forgotten."""
     membership = Membership()
     beat(membership, 1, consumer("G", "A"), consumer("H", "A"))
     beat(membership, 2, consumer("G", "A"))
@@ -76,7 +76,7 @@ def test_unregistering_leaves_one_group() -> None:
 
 
 def test_a_silent_client_expires() -> None:
-    """After 120 s without a heartbeat it is as good as gone."""
+    """A client leaves its groups 120 s after its last heartbeat."""
     membership = Membership()
     beat(membership, 1, consumer("G", "A"), now_s=0)
     beat(membership, 2, consumer("G", "A"), now_s=60)
@@ -86,7 +86,7 @@ def test_a_silent_client_expires() -> None:
 
 
 def test_a_heartbeat_can_name_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One client can't fill the memory."""
+    """A heartbeat with too many groups or topics is refused: memory is bounded."""
     monkeypatch.setattr("mqbroker.limits.GROUPS_PER_CLIENT_MAX", 2)
     monkeypatch.setattr("mqbroker.limits.SUBSCRIPTIONS_PER_GROUP_MAX", 2)
     membership = Membership()
@@ -122,7 +122,7 @@ def particular(topics: dict[str, str], allocation: str | None = "averaged") -> C
 def test_a_member_that_differs_is_refused_with_both_named_if_it_asks_for_that(
     other: ConsumerData, told: str
 ) -> None:
-    """Nothing of it is kept then; without asking it is taken, as RocketMQ takes it."""
+    """A member that differs is refused with both subscriptions, if it asks for the check."""
     membership = Membership()
     beat(membership, 1, particular({"A": "y || x"}))
     membership.reads("G", 1)
@@ -154,7 +154,7 @@ def test_a_member_that_never_reads_keeps_nobody_out() -> None:
 
 
 def test_a_stock_member_is_compared_by_what_it_subscribes_to() -> None:
-    """It does not say how it shares queues out. Who comes again by a new connection is no other."""
+    """A stock member is compared by its subscriptions; one that reconnects is the same."""
     membership = Membership()
     beat(membership, 1, consumer("G", "A"))
     beat(membership, 2, particular({"A": "*"}))
@@ -171,8 +171,7 @@ def test_a_stock_member_is_compared_by_what_it_subscribes_to() -> None:
 
 
 def test_members_that_differ_are_told_with_what_each_wants() -> None:
-    """Also one that was kept out, as long as a client is not taken for gone; but not members that
-    agree."""
+    """Members that differ are told with what each wants, refused ones until they expire."""
     membership = Membership()
     assert membership.differing("G", 0) == {}
     beat(membership, 1, particular({"A": "*"}))
@@ -192,7 +191,7 @@ def test_members_that_differ_are_told_with_what_each_wants() -> None:
 
 
 def test_groups_that_kept_somebody_out_are_bounded() -> None:
-    """The oldest is forgotten."""
+    """Groups with refused members are remembered up to a bound; the oldest is forgotten."""
     membership = Membership()
     names = [f"G{number}" for number in range(limits.GROUPS_KEPT_OUT_MAX + 1)]
     for number, name in enumerate(names, 100):

@@ -1,4 +1,4 @@
-"""A broker's figures: RocketMQ's names and labels, of the leader alone, and true."""
+"""Metrics of a broker: RocketMQ's names and labels, true figures, and who tells them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIXED = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-
 
 
 class Scrape:
-    """What Prometheus reads of a page."""
+    """Samples of a page, as Prometheus parses it."""
 
     def __init__(self, pieces: Any) -> None:
         self.samples = [sample for family in parsed("".join(pieces)) for sample in family.samples]
@@ -85,7 +85,7 @@ async def test_messages_in_are_counted_by_topic_and_type(tmp_path: Path) -> None
 
 
 async def test_a_delayed_message_counts_when_it_is_delivered(tmp_path: Path) -> None:
-    """Not where it waits; there it is told as one that waits."""
+    """A delayed message counts as waiting first, and as come in when it is delivered."""
     async with broker(tmp_path) as (running, peer, figures):
         delayed = send_request(b"later", i="TIMER_DELAY_MS\x013600000\x02")
         await peer.request(delayed, 5)
@@ -96,7 +96,7 @@ async def test_a_delayed_message_counts_when_it_is_delivered(tmp_path: Path) -> 
 
 
 async def test_lag_is_told_by_group_and_topic(tmp_path: Path) -> None:
-    """Not done = handed out + not handed out; ages are of the oldest of each."""
+    """A group's lag is its messages in flight and its ready ones, each with an age."""
     async with broker(tmp_path) as (_, peer, figures):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         for key in "abc":
@@ -117,7 +117,7 @@ async def test_lag_is_told_by_group_and_topic(tmp_path: Path) -> None:
 
 
 async def test_the_lag_of_a_group_stays_when_its_members_go(tmp_path: Path) -> None:
-    """Also of one that never committed: an alert must not fall silent as its consumer crashes."""
+    """A group's lag outlasts its last member: an alert must not fall silent."""
     async with broker(tmp_path) as (_, peer, figures):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await peer.request(produce_request("a", runs=[(0, 3)]), 5)
@@ -156,8 +156,12 @@ async def test_only_the_leader_tells_traffic_and_lag(tmp_path: Path) -> None:
 
 
 async def test_details_of_what_does_not_exist_are_refused_with_a_reason(tmp_path: Path) -> None:
-    """By a follower as by the leader. If there is a part of it, that is told, and what is missing
-    named; so is a group that reads none of the topics."""
+    """Details of a topic or a group that does not exist are refused with its name, by followers
+    too.
+
+    If a part exists, the page has that part and names the missing one, also for a group that reads
+    none of the topics.
+    """
     async with broker(tmp_path) as (running, peer, figures):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await make_topic(peer, "Other")
@@ -186,7 +190,7 @@ async def test_details_of_what_does_not_exist_are_refused_with_a_reason(tmp_path
 
 
 async def test_a_deleted_topic_is_not_told_any_more(tmp_path: Path) -> None:
-    """Its series end at once, and one with its name begins at 0."""
+    """A deleted topic's series end at once."""
     async with broker(tmp_path) as (_, peer, figures):
         await peer.request(produce_request("a"), 5)
         await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
@@ -196,7 +200,7 @@ async def test_a_deleted_topic_is_not_told_any_more(tmp_path: Path) -> None:
 async def test_a_page_stays_small_with_many_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those with most traffic are shown, the others are summed up and counted."""
+    """A page shows the topics with most traffic; the others are summed up and counted."""
     async with broker(tmp_path) as (_, peer, figures):
         figures._names.topics._names_max = 3
         for number in range(10):

@@ -61,7 +61,7 @@ def commits(tmp_path: Path) -> Commits:
 
 
 def test_one_way_commits_are_gathered_and_the_newest_counts(commits: Commits) -> None:
-    """One entry for all queues, a little later."""
+    """One-way commits of several queues share one entry; each queue's newest counts."""
     commits.gather(0, 1)
     commits.gather(1, 5)
     commits.gather(0, 2)
@@ -83,7 +83,7 @@ def test_a_commit_that_changes_nothing_writes_nothing(commits: Commits) -> None:
 
 
 def test_a_waiting_commit_takes_what_was_gathered_with_it(commits: Commits) -> None:
-    """It is answered when the entry is applied, not before."""
+    """A commit that waits is answered when its entry, with the gathered ones, is applied."""
     commits.gather(0, 1)
     commits.commit(1, 7)
     assert commits.wakes[-1] == 0.0
@@ -130,7 +130,7 @@ def test_who_asks_for_an_offset_waits_for_the_commits_before(commits: Commits) -
 
 
 def test_lost_leadership_answers_all_who_wait(commits: Commits) -> None:
-    """On the way: unknown. Not yet on the way: certainly not committed."""
+    """Commits on their way have an unknown outcome when the lead is lost; others are refused."""
     commits.commit(0, 1)
     commits.commits.flush()
     commits.commit(0, 2)
@@ -179,7 +179,7 @@ def test_the_number_of_offsets_is_bounded(
 def test_commits_that_would_come_behind_the_end_of_their_topic_are_left_out(
     commits: Commits,
 ) -> None:
-    """In the log they would be of a topic that is made again; who waits for one is answered."""
+    """A commit of a topic that is being deleted would count for the next, and is left out."""
     for queue_id in (0, 1):
         commits.commit(queue_id, 7)
         if queue_id == 0:

@@ -80,7 +80,7 @@ def write_request(
 
 
 def told(answer: Command) -> WriteOnceResponseHeader:
-    """Where it went."""
+    """The header of a successful answer."""
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return decode_header(WriteOnceResponseHeader, answer)
 
@@ -121,7 +121,7 @@ async def test_outputs_and_offsets_come_together(broker: MemoryBroker, peer: Pee
 
 
 async def test_a_repeat_gets_the_first_answer(broker: MemoryBroker, peer: Peer) -> None:
-    """Also with others' appends between; nothing is stored a second time."""
+    """A repeat gets the first answer, also after others' appends; other messages are refused."""
     epoch = await begin(peer)
     request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
     first = told(await peer.request(request, TIMEOUT_S))
@@ -138,7 +138,7 @@ async def test_a_repeat_gets_the_first_answer(broker: MemoryBroker, peer: Peer) 
 
 
 async def test_a_repeat_is_stored_although_its_topic_is_gone(peer: Peer) -> None:
-    """What was answered once stays true: no check of today may deny it."""
+    """A repeat is answered as before, though its topic was deleted since."""
     epoch = await begin(peer)
     request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
     told(await peer.request(request, TIMEOUT_S))
@@ -148,7 +148,7 @@ async def test_a_repeat_is_stored_although_its_topic_is_gone(peer: Peer) -> None
 
 
 async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: Path) -> None:
-    """It is answered without their places; nothing is stored again."""
+    """A repeat of messages that retention removed is answered without their places."""
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
@@ -163,7 +163,7 @@ async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: 
 
 
 async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) -> None:
-    """Both get the same answer, when the entry is committed."""
+    """A repeat that overtakes the first request gets the same answer after the commit."""
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         broker.ledger.auto = False
@@ -228,7 +228,7 @@ async def test_an_older_instance_is_fenced_and_told_so(broker: MemoryBroker, pee
 async def test_what_can_t_be_is_refused_before_anything_is_stored(
     broker: MemoryBroker, peer: Peer, change: dict[str, object], code: int, words: str
 ) -> None:
-    """With the reason; the same sequence may be used for another write then."""
+    """A wrong write is refused before anything is stored; its sequence stays free."""
     epoch = await begin(peer)
     told(await peer.request(write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, None)]), TIMEOUT_S))
     end = broker.ledger.status.last_index
@@ -242,7 +242,7 @@ async def test_what_can_t_be_is_refused_before_anything_is_stored(
 
 
 async def test_a_member_that_lost_its_lock_moves_nothing(peer: Peer) -> None:
-    """Whoever has the queue now will process the messages."""
+    """A member that lost its lock moves no offset: the queue has another owner."""
     epoch = await begin(peer)
     body = (
         b'{"consumerGroup":"C","clientId":"c2","mqSet":'
@@ -281,15 +281,14 @@ def messages_in(broker: MemoryBroker) -> list[Entry]:
 
 
 def test_an_older_replica_stops_at_such_an_entry() -> None:
-    """It takes the mark for a move out of a topic that it does not know, and never sets it aside:
-    else its state would differ from the others'."""
+    """An older replica takes the mark for a move out of an unknown topic, and stops."""
     topic = decode_move(MARK).topic
 
     assert topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 
 
 async def test_the_second_of_two_transactions_of_a_queue_is_asked_to_wait(tmp_path: Path) -> None:
-    """Until the first is applied it is not known where the group is."""
+    """A second transaction of a queue waits, as the group's place is not known before."""
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         other = await register(peer, "other")

@@ -1,8 +1,8 @@
 """Programs that consume, process and produce; leaders that die; instances that are replaced.
 
-Two things are held, told without the broker's own rule. What a producer's name remembers is what a
-list of everything that ever was written says. And whatever happens in what order, each input has
-its output once, for the inputs that the group has passed, and none for the others.
+Two things are held, without the broker's own rule. The broker remembers of a producer's name what a
+list of all writes says. And whatever happens in which order, each input that the group has passed
+has its output once, and no other input has one.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def without(owner: dict[str, tuple[str, int]], name: str) -> dict[str, tuple[str
 
 
 def expected(name: str, owner: dict[str, tuple[str, int]], stamp: Stamp, last: int) -> Judged:
-    """What a list of all writes says of one more."""
+    """The judgement of one more write, by a list of all writes."""
     if name not in owner:
         return Judged.FORGOTTEN
     if owner[name][1] != stamp.epoch:
@@ -146,7 +146,7 @@ class Instance:
     sequence: int = 0
     at: int = 0
     doubts: dict[int, Attempt] = field(default_factory=dict)
-    """What it has no answer to, by stream."""
+    """Writes without an answer, by stream."""
 
 
 class World:
@@ -181,7 +181,7 @@ class World:
         return self.leader.machine.offsets.get("G", "In", 0) or 0
 
     def bodies(self, topic: str) -> list[bytes]:
-        """What can be read."""
+        """Bodies that a consumer can read."""
         queue = self.leader.machine.queues.get(topic, 0)
         units = [] if queue is None else queue.read(queue.begin, 10_000)
         view = self.leader.ledger.view
@@ -197,11 +197,11 @@ class World:
             self.leader.ledger.commit()
 
     def ends_a_transaction(self, instance: Instance, drawn: int) -> None:
-        """Some inputs further; if the last one was not answered, that one again."""
+        """Write outputs for the next inputs, or the last write again if it was not answered."""
         self.writes(instance, 0, drawn % 4)
 
     def remarks(self, instance: Instance, drawn: int) -> None:
-        """One message without an input; if the last one was not answered, that one again."""
+        """Write one message without an input, or the last one again if it was not answered."""
         self.writes(instance, 1, 0)
 
     def writes(self, instance: Instance, stream: int, inputs: int) -> None:
@@ -258,7 +258,7 @@ class World:
         self.leader.ledger.commit(1 + drawn)
 
     def dies(self, instance: Instance, drawn: int) -> None:
-        """What was not committed is lost, the answers with it."""
+        """Lose what is not committed, with its answers."""
         self.leader.ledger.follow("n1")
         self.leader.ledger.lead()
         self.leader.assignments.reset()

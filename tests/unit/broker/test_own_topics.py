@@ -1,4 +1,4 @@
-"""The broker's own topics: messages that wait there are given to tools alone."""
+"""The broker's own topics hold messages that wait; only tools may read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.broker.test_popping import pop_request
 
 
 def _with_code(code: RequestCode) -> Callable[..., Command]:
-    """A pop's header under another code: peek, notification and polling info have a part of it."""
+    """A pop's header under another code, of which peeks and notifications have a part."""
 
     def request(**changed: str) -> Command:
         command = pop_request(**changed)
@@ -38,7 +38,7 @@ READS: dict[str, Callable[..., Command]] = {
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("topic", sorted(UNREADABLE))
 async def test_no_group_reads_the_brokers_own_topics(tmp_path: Path, topic: str, read: str) -> None:
-    """By no request: a message that waits for its time would come before it."""
+    """A group can't read the broker's own topics: messages would come before their time."""
     async with served(tmp_path) as (broker, peer):
         answer = await peer.request(READS[read](topic=topic, queueId="0"), 5)
         assert answer.code == ResponseCode.NO_PERMISSION

@@ -1,4 +1,6 @@
-"""Every act times every permission: a table says what is allowed, and the broker is held to it."""
+"""A table says which acts each permission allows, and the broker is held to it, every act under
+every permission.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class Allowed:
 
     @property
     def rights(self) -> set[str]:
-        """What may be done."""
+        """Names of the rights that these permissions give."""
         group = self.broker & ~2 if self.wiped else self.broker
         has = {
             "topic writable": self.topic & 2,
@@ -90,7 +92,7 @@ STATES = [
 
 
 class Scene:
-    """A broker with messages in its topic, and what a client has in hand of it."""
+    """A broker with messages in its topic, and what a client has in flight."""
 
     broker: MemoryBroker
     peer: Peer
@@ -101,7 +103,7 @@ class Scene:
     position: int
 
     async def prepare(self) -> None:
-        """Everything that was begun while all was allowed."""
+        """Begin whatever an act may need, while all is allowed."""
         ask_ = self.peer.request
         await make_topic(self.peer)
         await ask(self.peer, RequestCode.HEART_BEAT, heartbeat("c1"))
@@ -115,7 +117,7 @@ class Scene:
         self.epoch = await register(self.peer)
 
     async def allow(self, state: Allowed) -> None:
-        """Make the permissions these."""
+        """Set the permissions of topic, broker and group."""
         request = topic_request()
         request.ext = {**request.ext, "perm": state.topic}
         assert (await self.peer.request(request, TIMEOUT_S)).code == SUCCESS
@@ -125,11 +127,11 @@ class Scene:
         self.broker.broker.core.announcements.heard("namesrv", wiped=state.wiped)
 
     async def send(self, code: int = RequestCode.SEND_MESSAGE_V2, /, **ext: ExtValue) -> int:
-        """A stock client's send."""
+        """Send as a stock client does; the answer's code."""
         return (await self.peer.request(send_request(b"m", code, **ext), TIMEOUT_S)).code
 
     async def request(self, command: Command) -> int:
-        """Any request."""
+        """Ask for anything; the answer's code."""
         return (await self.peer.request(command, TIMEOUT_S)).code
 
     async def ask(self, code: RequestCode, **ext: ExtValue) -> int:
@@ -137,7 +139,7 @@ class Scene:
         return (await ask(self.peer, code, **ext)).code
 
     async def write_once(self) -> int:
-        """What a named producer writes."""
+        """Write as a named producer does; the answer's code."""
         outputs = (("o", TOPIC, ((0, 1),)),)
         return await self.request(write_request(self.epoch, 1, outputs))
 
@@ -153,7 +155,7 @@ class Scene:
         )
 
     async def ack(self) -> int:
-        """One of the messages that were popped."""
+        """Acknowledge one of the popped messages."""
         record = self.popped.records[0]
         fields = handle(record, self.popped.receipt(record))
         return await self.ask(RequestCode.ACK_MESSAGE, **fields)
@@ -217,7 +219,6 @@ async def put_group(peer: Peer, **changed: bool) -> None:
 
 @pytest.fixture
 async def s(tmp_path: Path) -> AsyncIterator[Scene]:
-    """See `Scene`."""
     async with served(tmp_path) as (broker, peer):
         made = Scene()
         made.broker, made.peer = broker, peer
@@ -306,7 +307,7 @@ async def test_what_waits_is_refused_at_once(s: Scene, what: str, state: Allowed
 
 
 async def test_what_waits_goes_on_waiting_while_it_may(s: Scene) -> None:
-    """Another topic's or group's permission, or one to write, ends no wait."""
+    """A waiting request goes on if another topic or group, or sending, is forbidden."""
     answers: list[Command] = []
 
     async def wait() -> None:
@@ -355,7 +356,7 @@ async def test_a_reply_needs_a_topic_that_takes_it(s: Scene) -> None:
 
 
 async def test_a_retry_topic_that_takes_nothing_takes_no_message_back(s: Scene) -> None:
-    """As in RocketMQ: its own permission counts, not that of the message's topic."""
+    """A retry topic's own permission decides about messages sent back, as in RocketMQ."""
     perm = {**topic_request(f"%RETRY%{GROUP}", 1).ext, "perm": 4}
     await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
     back = ACTS["send back"][1]
@@ -363,7 +364,7 @@ async def test_a_retry_topic_that_takes_nothing_takes_no_message_back(s: Scene) 
 
 
 def test_the_last_word_of_a_name_server_that_is_gone_counts_only_if_none_is_there() -> None:
-    """One that is connected knows better; while none is, nothing is given back."""
+    """A connected name server knows better than one that left; without any, the last counts."""
     announcements = Announcements(lambda: 0.0)
     announcements.connected("a")
     announcements.connected("b")

@@ -1,7 +1,7 @@
-"""What POP has handed out, against a table of every single message, over any order of entries.
+"""Deliveries of POP, against a table of every single message, over any order of entries.
 
-Entries are planned on any state that was there before, as if they had overtaken each other, and
-each is encoded and decoded as in the log. A second replica is stopped and restored between them.
+Entries are planned on any earlier state, as if they had overtaken each other, and each is encoded
+and decoded as in the log. A second replica is stopped and restored between them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Flying:
 
 
 class Model(RuleBasedStateMachine):
-    """One group and queue; a message is new, flying, or done."""
+    """One group and queue; a message is new, in flight, or done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Model(RuleBasedStateMachine):
         self.apply(control.PutGroups([SubscriptionGroupConfig(GROUP)], 1))
 
     def apply(self, change: control.Control) -> object:
-        """On both replicas, by its bytes."""
+        """Apply an encoded change to both replicas."""
         body = control.encode_control(change)
         self.index += 1
         results = []
@@ -72,7 +72,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def stop_and_restore(self) -> None:
-        """One replica is started from its snapshot."""
+        """Restart one replica from its snapshot."""
         kept = saved_state_of(self.stopping)
         self.stopping = Memory()
         self.stopping.take_memory(kept)
@@ -99,9 +99,10 @@ class Model(RuleBasedStateMachine):
         again: list[int],
         repeats: bool,
     ) -> None:
-        """Take `count` from the cursor on, but those that a filter passes; and some again.
+        """Pop `count` messages from the cursor on, without those that a filter leaves out, and some
+        again.
 
-        A plan that is `late` expects a cursor that was there before, or none.
+        A plan that is `late` expects an earlier cursor, or none.
         """
         present = self.cursor if self.known else -1
         expected = (present, max(-1, present - 1), -2)[late]
@@ -141,7 +142,7 @@ class Model(RuleBasedStateMachine):
             self.fences.add(granted.fence)
 
     def _row(self, data: st.DataObject) -> tuple[int, int, bytes, dict[int, int]]:
-        """Some messages of one fence, from one offset on, and which of them are flying by it."""
+        """Draw some messages of one fence, and which of them are in flight by it."""
         offset, fence = data.draw(st.sampled_from(self.receipts))
         bits = data.draw(st.integers(1, 2**WIDTH - 1))
         hit = {
@@ -153,7 +154,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        """By a handle of any age."""
+        """Acknowledge messages by a handle of any age."""
         if not self.receipts:
             return
         offset, fence, bits, hit = self._row(data)
@@ -169,7 +170,7 @@ class Model(RuleBasedStateMachine):
         data=st.data(), hidden_ms=st.integers(0, 60), uncounted=st.booleans(), keeps=st.booleans()
     )
     def change(self, data: st.DataObject, hidden_ms: int, uncounted: bool, keeps: bool) -> None:
-        """Another time, by a handle of any age."""
+        """Change messages' time by a handle of any age."""
         if not self.receipts:
             return
         offset, fence, bits, hit = self._row(data)
@@ -239,7 +240,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def replicas_agree(self) -> None:
-        """To the byte."""
+        """Both replicas' states are equal to the byte."""
         assert saved_state_of(self.replica) == saved_state_of(self.stopping)
 
 
@@ -262,6 +263,6 @@ def test_a_delivery_that_has_lost_messages_stands_in_its_place_in_a_snapshot() -
 
 
 def test_bits_are_bytes_with_the_first_message_lowest() -> None:
-    """As RocketMQ's acks have them."""
+    """Bits are encoded as in RocketMQ's acks, the first message lowest."""
     assert bits_to_bytes(0b10_0000_1001) == b"\x09\x02"
     assert bits_from_bytes(b"\x09\x02\x00") == 0b10_0000_1001

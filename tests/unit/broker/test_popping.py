@@ -1,4 +1,4 @@
-"""POP by its requests: what a consumer gets, when again, and what its acks do."""
+"""POP by its requests: which messages a consumer gets, when again, and what its acks do."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def handle(record: Record, receipt: str) -> dict[str, ExtValue]:
 
 
 async def ack(peer: Peer, popped: Popped, record: Record) -> Command:
-    """Acknowledge one message."""
     return await ask(peer, RequestCode.ACK_MESSAGE, **handle(record, popped.receipt(record)))
 
 
@@ -155,7 +154,7 @@ async def test_changes_that_wait_for_an_entry_share_the_next_ones(
 
 
 async def test_what_was_popped_is_hidden_until_its_time_is_over(tmp_path: Path) -> None:
-    """It comes again with the count of its deliveries, from its own topic."""
+    """A popped message is hidden for its invisible time, and comes again with its count."""
     async with with_messages(tmp_path, (0, 2), (3, 1)) as (broker, peer):
         first = await pop(peer)
         assert sorted(first.places) == [(0, 0), (0, 1), (3, 0)]
@@ -172,7 +171,7 @@ async def test_what_was_popped_is_hidden_until_its_time_is_over(tmp_path: Path) 
 
 
 async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(tmp_path: Path) -> None:
-    """It is answered with success, as RocketMQ does; clients of ours are told."""
+    """An ack after the next delivery changes nothing; its answer is success, as RocketMQ's."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
         first = await pop(peer)
         await trio.sleep(INVISIBLE_MS / 1000)
@@ -212,7 +211,7 @@ async def test_a_batch_of_acks_names_messages_by_bits(tmp_path: Path) -> None:
 
 
 async def test_a_nack_brings_a_message_back_after_its_own_time(tmp_path: Path) -> None:
-    """Its new handle is made of the answer; the old one is void."""
+    """A nacked message comes back after its own time, with a new handle; the old one is void."""
     async with with_messages(tmp_path, (0, 2)) as (_, peer):
         first = await pop(peer)
         changed = await hide(peer, first, first.records[0], 10_000)
@@ -227,7 +226,7 @@ async def test_a_nack_brings_a_message_back_after_its_own_time(tmp_path: Path) -
 
 
 async def test_a_suspended_message_counts_no_delivery(tmp_path: Path) -> None:
-    """With `suspend` its count stays as it was."""
+    """A message hidden with `suspend` keeps its count of deliveries."""
     async with with_messages(tmp_path, (0, 1)) as (_, peer):
         first = await pop(peer)
         await hide(peer, first, first.records[0], 0, suspend=True)
@@ -235,7 +234,7 @@ async def test_a_suspended_message_counts_no_delivery(tmp_path: Path) -> None:
 
 
 async def test_a_longer_time_keeps_a_message_hidden(tmp_path: Path) -> None:
-    """Clients of ours may keep the handle, for acks that are on their way."""
+    """A message stays hidden for longer; our clients may keep the handle for later acks."""
     async with with_messages(tmp_path, (0, 4)) as (_, peer):
         first = await pop(peer)
         await trio.sleep(INVISIBLE_MS / 1000 - 1)
@@ -247,7 +246,7 @@ async def test_a_longer_time_keeps_a_message_hidden(tmp_path: Path) -> None:
 
 
 async def test_a_pop_waits_for_a_message(tmp_path: Path) -> None:
-    """One message wakes one of those who wait; the others wait on, until their time is over."""
+    """A new message wakes one waiting pop; the others wait until their time is over."""
     async with with_messages(tmp_path) as (_, peer):
         found: list[Popped] = []
         async with trio.open_nursery() as nursery:
@@ -279,7 +278,7 @@ async def test_a_pop_waits_for_a_message_to_be_visible_again(tmp_path: Path) -> 
 
 
 async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(tmp_path: Path) -> None:
-    """Then who waits gets the next ones; the same attempt gets the same ones at once."""
+    """An ordered pop blocks its queue; the same attempt gets the same messages at once."""
     async with with_messages(tmp_path, (0, 5)) as (_, peer):
         first = await pop(peer, 0, 2, order="true", attemptId="a1")
         assert [at for _, at in first.places] == [0, 1]
@@ -304,7 +303,7 @@ async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(tmp_pat
 
 
 async def test_an_ordered_batch_comes_again_in_order_with_what_follows(tmp_path: Path) -> None:
-    """When the time of all of it is over; a change of one keeps the others' handles."""
+    """An ordered batch comes again, with what follows, once the time of all of it is over."""
     async with with_messages(tmp_path, (0, 5)) as (_, peer):
         first = await pop(peer, 0, 3, order="true")
         held = await hide(peer, first, first.records[1], 2 * INVISIBLE_MS, 999)
@@ -319,14 +318,14 @@ async def test_an_ordered_batch_comes_again_in_order_with_what_follows(tmp_path:
 
 
 async def test_a_filter_passes_over_what_is_not_wanted(tmp_path: Path) -> None:
-    """What it passes over is done: the group's offset goes on."""
+    """Messages that a filter leaves out are done: the group's offset passes them."""
     async with with_messages(tmp_path, (0, 3)) as (broker, peer):
         assert (await pop(peer, exp="Nobody")).code == ResponseCode.POLLING_TIMEOUT
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
 
 
 async def test_a_leader_that_is_none_any_more_answers_whoever_waits(tmp_path: Path) -> None:
-    """At once, and what was handed out is known to the next leader."""
+    """A leader that loses the lead answers waiting pops at once; its successor knows all."""
     async with with_messages(tmp_path, (0, 2)) as (broker, peer):
         await pop(peer, 0, 1)
         async with trio.open_nursery() as nursery:
@@ -344,7 +343,7 @@ async def test_a_leader_that_is_none_any_more_answers_whoever_waits(tmp_path: Pa
 
 
 async def test_an_attempt_is_repeated_at_the_next_leader(tmp_path: Path) -> None:
-    """Who did not hear the answer gets the same messages by asking again."""
+    """A repeated attempt gets the same messages from the next leader."""
     async with with_messages(tmp_path, (0, 4)) as (broker, peer):
         first = await pop(peer, -1, 2, attemptId="one")
         broker.ledger.follow()
@@ -358,7 +357,7 @@ async def test_an_attempt_is_repeated_at_the_next_leader(tmp_path: Path) -> None
 
 
 async def test_a_notification_waits_and_takes_nothing(tmp_path: Path) -> None:
-    """It says when there is something; a peek shows it."""
+    """A notification says that there is a message; a peek shows it; neither takes it."""
     async with with_messages(tmp_path) as (broker, peer):
         fields: dict[str, ExtValue] = {
             **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": -1},
@@ -404,7 +403,7 @@ async def test_a_notification_waits_and_takes_nothing(tmp_path: Path) -> None:
 async def test_what_can_not_be_popped_is_refused(
     tmp_path: Path, changed: dict[str, ExtValue], code: int
 ) -> None:
-    """With RocketMQ's codes."""
+    """A pop that is not possible is refused with RocketMQ's code."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
         answer = await peer.request(pop_request(**changed), TIMEOUT_S)
         assert answer.code == code, answer.remark
@@ -412,7 +411,7 @@ async def test_what_can_not_be_popped_is_refused(
 
 
 async def test_a_first_pop_makes_its_group(tmp_path: Path) -> None:
-    """As a first pull does, with RocketMQ's default config."""
+    """A first pop makes its group with RocketMQ's default config, as a first pull does."""
     async with with_messages(tmp_path, (0, 2)) as (broker, peer):
         found = await pop(peer, consumerGroup="New")
         assert found.places == [(0, 0), (0, 1)]
@@ -420,7 +419,7 @@ async def test_a_first_pop_makes_its_group(tmp_path: Path) -> None:
 
 
 async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(tmp_path: Path) -> None:
-    """Its offset is the first that is not acknowledged: a pull from there misses nothing."""
+    """The group's offset is its first message without an ack, so a pull misses none."""
     async with with_messages(tmp_path, (0, 4)) as (_, peer):
         first = await pop(peer)
         await ack(peer, first, first.records[0])
@@ -430,7 +429,7 @@ async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(tmp_path
 
 
 async def test_who_pulls_commits_nothing_while_others_have_popped_messages(tmp_path: Path) -> None:
-    """When their time is over it does, and pops go on from there."""
+    """A pulling member commits nothing until the popped messages' time is over."""
     async with with_messages(tmp_path, (0, 4)) as (broker, peer):
         await pop(peer, 0, 2)
         await commit(peer, 3)  # a member's: it has beaten

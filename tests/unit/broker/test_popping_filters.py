@@ -1,4 +1,6 @@
-"""POP with filters that hardly anything passes: it looks at a part, and goes on from there."""
+"""POP with filters that hardly any message passes: each look is bounded, and the next goes on from
+there.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ SQL = ("TAGS = 'b'", "SQL92")
 
 
 async def produce(peer: Peer, queue_id: int, tag: str, count: int) -> None:
-    """Messages with a tag."""
+    """Send messages with a tag."""
     record = encode_record(
         topic=TOPIC.encode(),
         queue_id=queue_id,
@@ -84,8 +86,7 @@ async def test_a_pop_finds_what_lies_behind_very_many_messages(
     per_look: int,
     first: int,
 ) -> None:
-    """It looks at a part of them in each turn of the loop, and keeps what it has passed: an entry
-    for each look, in each queue from the one on that it begins with."""
+    """A pop finds a message behind very many others; an entry keeps what each look passed."""
     monkeypatch.setattr(limits, "SQL_STEPS_MAX", 100)
     async with served(tmp_path) as (broker, peer):
         await fill(peer)

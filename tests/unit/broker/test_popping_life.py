@@ -1,7 +1,7 @@
-"""Random lives of a group that pops: members, failures, failovers, retention; each from a seed.
+"""Random lives of a group that pops, each from a seed: members, failures, failovers, retention.
 
-What members may rely on is held against every answer: a message that one has is not given to
-another before its time, one that was answered as acknowledged never comes again, none is lost.
+Every answer is held against the promises: a message in flight is not given to another member before
+its time, an acknowledged one never comes again, none is lost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Have:
 
 @dataclass
 class Scene:
-    """What was sent, who has what, and what is done."""
+    """Messages by place: sent, in flight, done."""
 
     rng: random.Random
     broker: MemoryBroker
@@ -122,7 +122,7 @@ class Scene:
         self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + for_ms, have.position)
 
     async def give_up(self) -> None:
-        """A dead letter; sometimes by two requests, of which one stores it."""
+        """Make a dead letter of a message; sometimes by two requests, of which one stores it."""
         if not self.have:
             return
         place = self.rng.choice(sorted(self.have))
@@ -188,7 +188,7 @@ async def test_nothing_is_lost_or_given_to_two(seed: int, tmp_path: Path) -> Non
 
 
 async def test_members_at_the_same_time_never_share_a_message(tmp_path: Path) -> None:
-    """Their pops, acks and expiries overtake each other on the way to the log."""
+    """Concurrent members never share a message, though their requests overtake each other."""
     async with served(tmp_path, auto=False) as (broker, peer):
 
         async def commit() -> None:
@@ -220,8 +220,7 @@ async def test_members_at_the_same_time_never_share_a_message(tmp_path: Path) ->
 
 
 async def drop_or_settle(scene: Scene) -> None:
-    """Acknowledge some of what is had and sure to be ours still, or give it up; leave the rest to
-    its time."""
+    """Acknowledge or give up some messages that are surely still ours; leave the others."""
     for place in sorted(scene.have):
         held = scene.have.get(place)
         if held is None or held.until_ms - scene.now_ms() < POP_HIDDEN_MS // 2:
@@ -237,7 +236,7 @@ async def drop_or_settle(scene: Scene) -> None:
 
 
 def test_a_snapshot_of_an_older_version_has_nothing_popped(tmp_path: Path) -> None:
-    """Its members go on at their groups' offsets."""
+    """A snapshot of an older version has offsets and no popped messages."""
     machine = Machine(tmp_path)
     machine.take_memory(State(offsets=[(GROUP, TOPIC, 0, 5)]))
     assert (machine.popped.count, len(machine.modes)) == (0, 0)

@@ -1,4 +1,4 @@
-"""Topics for priorities: where a message goes, and whose turn it is."""
+"""Topics with priorities: a message's queue, and the order in which queues are popped."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PRIORITY = "_SYS_MSG_PRIORITY_\x01"
     ],
 )
 def test_a_priority_is_a_whole_number_from_0(value: str, priority: int) -> None:
-    """Anything else is none."""
+    """A priority is a whole number from 0 on; other texts are none."""
     assert priority_of({"_SYS_MSG_PRIORITY_": value}) == priority
 
 
@@ -57,7 +57,7 @@ def test_a_priority_is_a_whole_number_from_0(value: str, priority: int) -> None:
     ("value", "factor"), [("0", 0), ("40", 40), ("101", 100), ("x", 100), ("", 100)]
 )
 def test_a_group_may_want_it_for_some_of_its_pops(value: str, factor: int) -> None:
-    """By default for all."""
+    """A group's factor is the share of its pops that go by priority; by default all do."""
     assert priority_factor({"priority.factor": value}) == factor
 
 
@@ -99,7 +99,7 @@ def bodies(messages: list[Record]) -> list[bytes]:
 async def test_a_message_goes_to_the_queue_of_its_priority(
     peer: Peer, properties: str, queue_id: int
 ) -> None:
-    """Or to the last; one without, or of another kind, to where it was sent, and says none."""
+    """A message goes to the queue of its priority, or the last; others stay where sent."""
     await make(peer)
     assert await send(peer, properties) == queue_id
     (message,) = records(await peer.request(pull_request(queue_id), TIMEOUT_S))
@@ -108,7 +108,7 @@ async def test_a_message_goes_to_the_queue_of_its_priority(
 
 
 async def test_a_delayed_message_has_no_priority(peer: Peer, autojump_clock: MockClock) -> None:
-    """As in RocketMQ: it comes to the queue that it was sent to."""
+    """A delayed message comes to the queue that it was sent to, as in RocketMQ."""
     await make(peer)
     await send(peer, f"{PRIORITY}3\x02TIMER_DELAY_MS\x01100\x02", b"late")
     answer = await peer.request(pop_request(poll_ms=5000), TIMEOUT_S)
@@ -143,7 +143,7 @@ async def test_a_level_with_more_than_fits_keeps_lower_ones_waiting(
 async def test_what_a_filter_finds_late_comes_before_lower_ones(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many of the level one pop looks at that it does not want."""
+    """A message that a filter finds late comes before lower ones, after any number of looks."""
     monkeypatch.setattr("mqbroker.limits.PULL_UNITS_SCANNED_MAX", 4)
     async with served(tmp_path) as (_, peer):
         await make(peer)
@@ -157,7 +157,7 @@ async def test_what_a_filter_finds_late_comes_before_lower_ones(
 async def test_what_comes_again_waits_for_a_level_with_more_than_fits(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """It comes last, though it is small."""
+    """A message that comes again waits for a level with more than fits, though it is small."""
     await make(peer)
     await send(peer, f"{PRIORITY}3\x02", b"again")
     assert len(await pop(peer, 1)) == 1
@@ -169,7 +169,7 @@ async def test_what_comes_again_waits_for_a_level_with_more_than_fits(
 
 
 async def test_what_comes_again_comes_last(peer: Peer, autojump_clock: MockClock) -> None:
-    """So a message that fails does not keep others away; the higher ones come first, though."""
+    """New messages come before those that come again, so a failing one keeps none away."""
     await make(peer)
     await send(peer, f"{PRIORITY}1\x02", b"low again")
     await send(peer, f"{PRIORITY}3\x02", b"high again")
@@ -181,7 +181,7 @@ async def test_what_comes_again_comes_last(peer: Peer, autojump_clock: MockClock
 
 
 async def test_a_group_that_wants_no_priorities_takes_all_queues_in_turn(peer: Peer) -> None:
-    """With `priority.factor=0`; so does any group in a topic of another type."""
+    """A group with `priority.factor=0`, or in another type of topic, takes turns."""
     await make(peer)
     config = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "0"})
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP

@@ -1,4 +1,4 @@
-"""What tools are told of groups: how far they are, since when messages wait, what they read."""
+"""Figures of groups for tools: progress, since when messages wait, subscriptions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def told(peer: Peer) -> OffsetWrapper:
 
 
 async def test_our_tools_are_told_why_a_group_is_not_further(tmp_path: Path) -> None:
-    """In a word and in words, with what is in hand; others are told what RocketMQ tells."""
+    """Our tools are told a group's state and reason; others get RocketMQ's fields."""
     async with half_read(tmp_path) as (_, peer):
         plain = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP)
         assert b"reason" not in bytes(plain.payload)
@@ -103,7 +103,7 @@ async def test_our_tools_are_told_why_a_group_is_not_further(tmp_path: Path) -> 
 
 
 async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
-    """It has committed all that it was given, and there is more: it is paused, or busy."""
+    """A reader that has committed all and asks for no more is told as paused or busy."""
     async with half_read(tmp_path) as (broker, peer):
         await commit(peer, 3, 1)
         assert (await told(peer)).state == "being read"
@@ -117,14 +117,13 @@ async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
 
 
 def member(paused: list[MessageQueue]) -> bytes:
-    """A heartbeat of a member that tells what it has paused, as ours do."""
+    """A heartbeat of a member that tells its paused queues, as ours do."""
     data = ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC)], paused=paused)
     return encode_body(HeartbeatData("c1", [], [data]))
 
 
 async def test_a_paused_reader_is_told_apart_from_a_busy_one(tmp_path: Path) -> None:
-    """If members tell: a queue of that number at another broker group is not this one, and more
-    queues than are kept are not told."""
+    """A queue that its member has paused is told so, if it is one of this broker's."""
     async with half_read(tmp_path) as (broker, peer):
         name = broker.broker.core.config.broker_name
         own, others = MessageQueue(TOPIC, name, 1), MessageQueue(TOPIC, "elsewhere", 1)
@@ -181,7 +180,7 @@ async def test_times_tell_how_long_messages_have_waited(tmp_path: Path) -> None:
 
 
 async def test_a_group_goes_on_from_where_another_is(tmp_path: Path) -> None:
-    """Its offsets are cloned, of one topic or of all; there must be some."""
+    """CLONE_GROUP_OFFSET copies offsets of one topic or all, and is refused without any."""
     async with half_read(tmp_path) as (broker, peer):
         code = RequestCode.CLONE_GROUP_OFFSET
         done = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic=TOPIC, offline=True)
@@ -247,7 +246,7 @@ async def test_units_of_a_queue_are_shown(
 async def test_what_is_not_served_is_refused_with_the_reason(
     tmp_path: Path, code: int, words: str
 ) -> None:
-    """Stock tools print it."""
+    """A code that is not served is refused with a reason, which stock tools print."""
     async with served(tmp_path) as (_, peer):
         refused = await ask(peer, code)
         assert refused.code == Code.REQUEST_CODE_NOT_SUPPORTED

@@ -1,4 +1,4 @@
-"""What a pull finds, what it is filtered by, and how long it is held."""
+"""Pulls: which messages they find, by which filters, and how long they are held."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_the_result_table_of_the_reference(tmp_path: Path) -> None:
 
 
 def test_records_side_by_side_in_the_log_are_one_piece(tmp_path: Path) -> None:
-    """So a big pull is a few pieces of raw log bytes."""
+    """Adjacent records are one piece, so a big pull is a few pieces of the log."""
     queue = queue_of(tmp_path, [(0, 10, 0), (10, 20, 0), (78, 5, 0), (83, 5, 0), (200, 1, 0)])
     assert pull(queue, 0) == (FOUND, 5, [(0, 30), (78, 10), (200, 1)])
     assert pull(queue, 1, messages_max=2) == (FOUND, 3, [(10, 20), (78, 5)])
 
 
 def test_a_pull_is_bounded_by_bytes_but_never_empty(tmp_path: Path) -> None:
-    """One message larger than the bound still comes, or its queue would be stuck."""
+    """A message above the bound still comes, or its queue would be stuck."""
     queue = queue_of(tmp_path, [(0, 100, 0), (100, 100, 0), (200, 100, 0)])
     assert pull(queue, 0, bytes_max=200) == (FOUND, 2, [(0, 200)])
     assert pull(queue, 0, bytes_max=199) == (FOUND, 1, [(0, 100)])
@@ -123,7 +123,7 @@ def test_who_is_far_behind_costs_no_look_at_what_does_not_fit(
 
 
 def test_a_filter_skips_other_tags_and_says_how_far_it_looked(tmp_path: Path) -> None:
-    """Without a match the client goes on behind what was scanned."""
+    """A pull with tags says how far it looked, so that the client goes on behind that."""
     queue = queue_of(tmp_path, [(number * 10, 10, number % 3) for number in range(9)])
     assert pull(queue, 0, tags=frozenset({1})) == (FOUND, 9, [(10, 10), (40, 10), (70, 10)])
     assert pull(queue, 0, messages_max=2, tags=frozenset({1})) == (FOUND, 7, [(10, 10), (40, 10)])
@@ -164,7 +164,7 @@ def test_a_heartbeats_codes_are_the_filter() -> None:
 
 
 class Held:
-    """Held pulls, and a record of which ran."""
+    """Held pulls, with a record of those that ran."""
 
     def __init__(self) -> None:
         self.woken = 0
@@ -195,7 +195,7 @@ def arrival(queue_id: int, code: int) -> EntryIndex:
 
 
 def test_a_held_pull_runs_when_a_message_that_it_wants_arrives() -> None:
-    """Another queue's or another tag's message does not wake it; one message wakes all."""
+    """A held pull wakes for a message of its queue and tag; one message wakes all of them."""
     held = Held()
     held.hold("all")
     held.hold("tag 7", tags=frozenset({7}))
@@ -223,7 +223,7 @@ def test_a_held_pull_runs_when_its_time_is_up_or_leadership_ends() -> None:
 
 
 def test_the_pulls_of_a_closed_connection_are_dropped() -> None:
-    """Those that were about to run as well."""
+    """Pulls of a closed connection are dropped, also those that were about to run."""
     held = Held()
     held.hold("gone")
     held.hold("stays")
@@ -244,8 +244,7 @@ def test_the_number_of_held_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("takes", Takes)
 @pytest.mark.parametrize("is_due", [False, True])
 def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool, takes: Takes) -> None:
-    """Its member wants the queue no more: it would be the reader that nobody sees reading. Other
-    members wait on, and other queues of it."""
+    """A question that its member withdraws takes no queue; all others wait on."""
     held = HeldPulls(lambda: None, lambda _: None)
     questions = [
         HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda _: None, takes)

@@ -1,4 +1,4 @@
-"""Taking back messages that wait for their timer: never delivered, and never moved twice."""
+"""Recalled messages, which waited for their timer, are never delivered and never moved twice."""
 
 from __future__ import annotations
 
@@ -41,13 +41,12 @@ class Scene:
         return handle
 
     async def recall(self, handle: str, topic: str = TOPIC) -> Command:
-        """RECALL_MESSAGE."""
         return await ask(
             self.producer, RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle
         )
 
     async def delivered(self) -> list[bytes]:
-        """What a consumer finds when all times have come."""
+        """Bodies that a consumer finds when all times have come."""
         self.later_ms = 2 * LATER_MS
         with trio.fail_after(5):
             while len(self.broker.machine.timers):  # noqa: ASYNC110 -- nothing to be woken by
@@ -58,7 +57,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(directory: Path) -> AsyncIterator[Scene]:
-    """See `Scene`."""
+    """A broker, its producer, and a clock in the test's hands."""
     held: list[Scene] = []
 
     def clock_ms() -> int:
@@ -74,7 +73,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 
 
 async def test_a_message_that_was_taken_back_is_never_delivered(tmp_path: Path) -> None:
-    """Others are; and it can't be taken back twice."""
+    """A recalled message is not delivered, others are, and a second recall is refused."""
     async with scene(tmp_path) as its:
         handle = await its.send("a")
         await its.send("b")
@@ -95,7 +94,7 @@ async def test_after_its_delivery_it_is_too_late(tmp_path: Path) -> None:
 
 
 async def test_a_handle_must_be_of_this_topic_and_broker(tmp_path: Path) -> None:
-    """And of a message that waits."""
+    """A handle of another topic or broker, or of no waiting message, is refused."""
     async with scene(tmp_path) as its:
         topic, broker, due_ms, key = RecallHandle.decode(await its.send())
         for other in (
@@ -109,7 +108,7 @@ async def test_a_handle_must_be_of_this_topic_and_broker(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("text", ["", "?", "djE", "djEgYSBiIGM=", "djIgYSBiIGMgZA==", "\x00\xff"])
 async def test_any_text_is_a_handle_or_refused(text: str, tmp_path: Path) -> None:
-    """It comes from clients."""
+    """A text is decoded as a handle or refused, whatever a client sends."""
     with pytest.raises(BadInput, match="not a valid recall handle"):
         RecallHandle.decode(text)
     async with scene(tmp_path) as its:

@@ -1,4 +1,4 @@
-"""What a broker tells name servers, and when."""
+"""Registrations of a broker at its name servers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def registered(
 
 
 async def test_every_name_server_hears_of_each_change_at_once(tmp_path: Path) -> None:
-    """As a follower first, then as the leader of a term, then with a new topic."""
+    """Name servers hear at once of a follower, of the leader of a term, and of a new topic."""
     async with registered(tmp_path, servers=2) as (core, _, servers):
         await until(lambda: all(server.registrations() for server in servers))
         core.role.leading(7)
@@ -125,7 +125,7 @@ async def test_heartbeats_carry_the_term_and_a_forgotten_broker_registers_again(
 
 
 async def test_an_absent_name_server_is_told_of_once(tmp_path: Path) -> None:
-    """It is tried again and again, but the log is for people."""
+    """A name server that can't be reached is logged once, though it is tried again and again."""
     config = BrokerConfig(namesrv_addr=f"127.0.0.1:{free_ports(1)[0]}")
     machine = Machine(tmp_path)
     ledger = LocalLedger(machine)
@@ -138,7 +138,7 @@ async def test_an_absent_name_server_is_told_of_once(tmp_path: Path) -> None:
 
 
 async def test_a_stopping_broker_says_goodbye(tmp_path: Path) -> None:
-    """With the id that it is registered with; a name server that is gone does not keep it."""
+    """A broker that stops unregisters with its id."""
     async with registered(tmp_path) as (_, registration, (server,)):
         await until(lambda: server.count(RequestCode.REGISTER_BROKER) == 1)
         registration.stop()

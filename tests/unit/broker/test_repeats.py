@@ -1,4 +1,4 @@
-"""Messages that come again and again: when, how often, and who sees to it."""
+"""Messages that are delivered again and again: when, how often, and by whom."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOW_MS = 1_790_000_000_000
     st.integers(-(10**9), 10**12),
 )
 def test_the_next_time_is_the_first_after_now(every_ms: int, due_ms: int, late_ms: int) -> None:
-    """By whole periods, so that a late delivery shifts nothing, and what was missed is left out."""
+    """The next time is the first whole period after now: lateness shifts nothing."""
     now_ms = due_ms + late_ms
     next_ms = Repeat(every_ms, None).next_ms(due_ms, now_ms)
     assert (next_ms - due_ms) % every_ms == 0
@@ -74,7 +74,7 @@ def test_the_next_time_is_the_first_after_now(every_ms: int, due_ms: int, late_m
 def test_a_period_and_a_count_are_within_bounds(
     every: str, left: str | None, repeat: Repeat | None
 ) -> None:
-    """Anything else repeats nothing."""
+    """A message repeats with a period and a count within bounds, and else not at all."""
     properties = {names.REPEAT_EVERY_MS: every}
     assert repeat_of(properties | ({} if left is None else {names.REPEATS_LEFT: left})) == repeat
 
@@ -148,7 +148,7 @@ def virtual_ms() -> int:
 
 
 def test_a_copy_is_a_message_of_its_own() -> None:
-    """With another key, and not repeated again by whoever sends it back."""
+    """A delivered copy has its own key and names the original; sent back, it does not repeat."""
     waits = {names.REPEAT_EVERY_MS: "1000", names.REPEATS_LEFT: "3", names.UNIQ_KEY: "A", "x": "y"}
     copy = delivered(waits, "B")
     assert copy == {names.UNIQ_KEY: "B", names.REPEAT_OF: "A", "x": "y"}
@@ -200,7 +200,7 @@ async def arrived(peer: Peer) -> list[Record]:
 async def test_what_can_not_be_repeated_is_refused(
     tmp_path: Path, properties: str, body: bytes, said: str
 ) -> None:
-    """With the reason, before anything is stored."""
+    """A message that can't be repeated is refused with the reason, before it is stored."""
     async with served(tmp_path) as (broker, peer):
         code, reason = await send(peer, properties, body)
         assert code == ResponseCode.MESSAGE_ILLEGAL
@@ -248,7 +248,7 @@ def _has(broker: MemoryBroker, count: int) -> bool:
 async def test_nothing_waits_after_the_last_time_or_for_a_topic_that_is_gone(
     tmp_path: Path,
 ) -> None:
-    """It was delivered as often as it said; or it is dropped with its topic."""
+    """A message stops waiting after its last delivery, or when its topic is deleted."""
     now_ms = NOW_MS
     async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
         await send(
@@ -274,8 +274,7 @@ NINE_IN_BERLIN: list[int] = [
 
 
 async def test_it_comes_by_the_calendar_whoever_leads(tmp_path: Path) -> None:
-    """At nine on workdays by Berlin's clocks, which change on the Sunday between; a leader that
-    comes late delivers what it missed once."""
+    """A message comes at nine on workdays in Berlin, over a change of clocks and leaders."""
     friday, monday, tuesday = NINE_IN_BERLIN
     now_ms = friday - 1000
     async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
@@ -302,7 +301,7 @@ async def test_it_comes_by_the_calendar_whoever_leads(tmp_path: Path) -> None:
 
 
 def test_the_calendar_begins_when_the_message_may_be_delivered() -> None:
-    """At the first moment that is not before its timer, and after now."""
+    """The first delivery is the calendar's first moment after now and the timer."""
     daily = repeat_of({names.REPEAT_CRON: "@daily"})
     assert daily is not None
     day = 86_400_000
@@ -315,7 +314,7 @@ def test_the_calendar_begins_when_the_message_may_be_delivered() -> None:
 
 
 def test_a_leader_that_lacks_the_zone_goes_on_by_utc() -> None:
-    """It was known when the message was sent; the message is not lost for it."""
+    """A leader without the time zone's data goes on by UTC, so that the message is not lost."""
     waits = {names.REPEAT_CRON: "0 9 * * *", names.REPEAT_ZONE: "Not/Here"}
     later = again(waits | {names.TIMER_OUT_MS: str(NOW_MS)}, NOW_MS)
     assert later is not None

@@ -1,4 +1,4 @@
-"""Replies to requests: who gets them, what they carry, and what a replier is told."""
+"""Replies to requests: their way to the asker, their content, and the replier's answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def scene(
 
 
 async def test_a_reply_is_pushed_to_the_client_that_asked(tmp_path: Path) -> None:
-    """With its body, its properties and the time; the replier is answered after that."""
+    """A reply is pushed with its body, properties and time; after that the replier is answered."""
     pushed: list[Command] = []
 
     def take(request: Command) -> Command:
@@ -94,7 +94,7 @@ async def test_the_long_names_mean_the_same(tmp_path: Path) -> None:
 async def test_a_reply_that_nobody_waits_for_is_refused(
     tmp_path: Path, changed: dict[str, ExtValue], code: int, words: str
 ) -> None:
-    """With a code that lets a stock replier try another broker, if that can help."""
+    """A reply that nobody waits for is refused; the code says if another broker may help."""
     async with scene(tmp_path, Command.reply) as (_, replier):
         answer = await replier.request(reply_request(**changed), 5)
         assert answer.code == code
@@ -102,7 +102,7 @@ async def test_a_reply_that_nobody_waits_for_is_refused(
 
 
 async def test_the_replier_hears_that_the_client_declined(tmp_path: Path) -> None:
-    """As one does that is no producer of this kind."""
+    """A replier is told the client's words if the client declines the push."""
     async with scene(tmp_path, lambda push: push.reply(3, remark="what?")) as (_, replier):
         answer = await replier.request(reply_request(), 5)
         assert (answer.code, "what?" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
@@ -118,7 +118,7 @@ async def until_nobody_waits(replier: Peer) -> None:
 
 
 async def test_a_client_that_is_gone_gets_nothing(tmp_path: Path) -> None:
-    """Its last heartbeat does not keep its place."""
+    """A client whose connection is closed gets no replies, however new its last heartbeat."""
     async with scene(tmp_path, Command.reply) as (asker, replier):
         asker.close()
         await until_nobody_waits(replier)

@@ -1,4 +1,6 @@
-"""Sends of a message object that was sent before: stored again, unless it is the client's retry."""
+"""Sends of a message object that was sent before are stored again, unless they are the client's
+retry.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def lead_anew(broker: MemoryBroker) -> None:
 async def test_an_answered_message_that_is_sent_again_is_stored_again(
     peer: Peer, again: Command, queue_id: int, bodies: list[bytes]
 ) -> None:
-    """As stock brokers do, and answered with the place where it is."""
+    """A message object that is sent again after its answer is stored again, as by stock brokers."""
     first = await peer.request(message(), 5)
     second = await peer.request(again, 5)
     assert place(second) == (queue_id, len(bodies) - 1)
@@ -82,7 +84,7 @@ async def test_an_answered_message_that_is_sent_again_is_stored_again(
 
 
 async def test_three_oneway_sends_of_one_object_store_three(tmp_path: Path) -> None:
-    """Nobody waits for an answer, so nobody tries again; neither after a leader change."""
+    """One-way sends of one object are each stored, also after a change of leaders."""
     async with served(tmp_path) as (broker, peer):
         for count in range(1, 4):
             peer.send_oneway(oneway(message()))
@@ -124,7 +126,7 @@ async def test_batches_delays_and_transactions_are_stored_again_too(tmp_path: Pa
 
 
 async def messages_wait(broker: MemoryBroker, count: int = 1) -> None:
-    """Wait until so many entries of messages wait for their commit."""
+    """Wait until `count` entries of messages wait for their commit."""
     await until(lambda: sum(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted) == count)
 
 
@@ -144,7 +146,7 @@ async def lost_try(broker: MemoryBroker, request: Command, monkeypatch: pytest.M
 async def test_a_retry_over_another_connection_waits_for_the_first_tries_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To another queue: it is answered with the first try's."""
+    """A retry to another queue is answered with the first try's place, once that is committed."""
     async with served(tmp_path, auto=False) as (broker, peer):
         broker.ledger.commit()
         await lost_try(broker, message(), monkeypatch)
@@ -164,7 +166,7 @@ async def test_a_retry_over_another_connection_waits_for_the_first_tries_outcome
 async def test_a_retry_of_what_was_stored_and_could_not_be_told_gets_the_first_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once told, the message is the application's again: the next send of it is stored."""
+    """A retry gets the first place; after its answer, the next send is stored."""
     async with served(tmp_path, auto=False) as (broker, peer):
         broker.ledger.commit()
         await lost_try(broker, message(), monkeypatch)
@@ -195,7 +197,7 @@ async def test_a_retry_of_what_was_stored_and_could_not_be_told_gets_the_first_p
 async def test_what_an_earlier_leader_stored_may_be_tried_again(
     broker: MemoryBroker, peer: Peer, again: Command, retry: bool
 ) -> None:
-    """That leader's answer may not have come: one send like it is a retry, the next one is not."""
+    """The first send like one of an earlier leader is its retry, and the next one is not."""
     first = await peer.request(message(), 5)
     lead_anew(broker)
     second = await peer.request(again, 5)
@@ -213,7 +215,7 @@ async def test_a_retry_is_one_of_the_newest_copy(broker: MemoryBroker, peer: Pee
 
 
 async def test_a_copy_stands_for_one_send_at_a_time(broker: MemoryBroker, peer: Peer) -> None:
-    """Also while the answer of the retry that it was found for waits for the name servers."""
+    """A copy answers one send, also while that answer waits for the name servers."""
     first = await peer.request(message(), 5)
     lead_anew(broker)
     announcements = broker.broker.core.announcements
@@ -234,7 +236,7 @@ async def test_a_copy_stands_for_one_send_at_a_time(broker: MemoryBroker, peer: 
 
 
 async def test_a_retry_comes_within_the_span_by_the_leaders_clock_too(tmp_path: Path) -> None:
-    """Whatever a client says of its own clock, what was stored long ago is no first try."""
+    """A retry is known by the leader's clock, too: a message stored long ago is no first try."""
     now_ms = [1000]
     async with served(tmp_path, clock_ms=lambda: now_ms[0]) as (broker, peer):
         await peer.request(message(), 5)
@@ -265,7 +267,7 @@ async def test_retries_of_batches_and_of_messages_that_wait_are_known(tmp_path: 
 async def test_our_own_client_may_repeat_a_send_for_as_long_as_the_window_lasts(
     broker: MemoryBroker, peer: Peer
 ) -> None:
-    """It gives each send a key of its own: the key alone says that it is a retry."""
+    """A client of ours gives each send its own key, so the key alone tells a retry."""
     request = message("TIMER_DELAY_SEC\x01500\x02")
     request.encoding = HeaderEncoding.MSGPACK
     answers = [await peer.request(request, 5) for _ in range(3)]
@@ -324,7 +326,7 @@ def test_the_span_is_the_clients_clock_in_either_direction() -> None:
 
 
 def test_who_waits_over_one_connection_does_not_ask_again_at_once() -> None:
-    """After a client's patience it may; over another connection it may at any time."""
+    """A second send over one connection is a retry after the client's time-out only."""
     waiting = Asker(1, 100.0)
     assert not waits_in_vain(waiting, Asker(1, 100.0 + limits.RETRY_PATIENCE_S - 0.01))
     assert waits_in_vain(waiting, Asker(1, 100.0 + limits.RETRY_PATIENCE_S))
@@ -402,7 +404,7 @@ def test_who_is_answered_after_somebody_else_took_over_closes_nothing() -> None:
 
 
 async def test_a_refused_send_leaves_nothing_behind(tmp_path: Path) -> None:
-    """What was certainly not stored is sent again as if for the first time."""
+    """A send that was refused leaves nothing behind, and is stored when it is tried again."""
     async with memory_broker(tmp_path) as broker, connect_peer(broker.host, broker.port) as peer:
         large = message("", b"x" * (4 << 20))
         assert (await peer.request(large, 5)).code == ResponseCode.SUCCESS

@@ -1,9 +1,9 @@
-"""Applications send message objects, clients try again, connections break, leaders come and go.
+"""Applications send message objects, clients retry, connections break, leaders change.
 
-Whatever happens in what order, two promises hold, told here without the broker's own rule:
+Whatever happens in which order, two promises hold, stated here without the broker's own rule:
 
-* What an application was told is stored is stored for that send alone. Two sends share one copy
-  only where the broker can't know better: an earlier leader told the one, and a later one the
+* A send that was answered is stored for itself alone. Two sends share one copy
+  only where the broker can't know better: an earlier leader answered the one, and a later one the
   other; or both were on their way at once, over different connections or for longer than a client
   waits.
 * A send of an object that is used once is stored once, however often its client tried, as long as
@@ -42,13 +42,13 @@ QUEUES = 2
 
 @dataclass(eq=False)
 class Sending:
-    """One send of an application: the object, and its client's tries."""
+    """An application's send: the object, and its client's tries."""
 
     key: int
     oneway: bool
     tries: list[Try] = field(default_factory=list)
     position: int | None = None
-    """What the client was told, by the leader of which term, and when (in steps)."""
+    """The answer that the client got, by the leader of which term, and when (in steps)."""
     term: int = 0
     told_step: int = 0
 
@@ -64,11 +64,11 @@ class Try:
     at_s: float
     step: int
     ended: bool = False
-    """Answered, refused, or its connection broke: nothing more will come of it."""
+    """A connection that broke, or an answer that came: nothing more comes of the try."""
 
 
 class World:
-    """One client's sends to the broker's own code, on a log in memory and virtual time."""
+    """Sends of one client to the broker's own code, on a log in memory and virtual time."""
 
     def __init__(self, directory: Path) -> None:
         self.now_s = 1000.0
@@ -86,11 +86,11 @@ class World:
     # -- what applications and clients do; `drawn` decides what is left open
 
     def send_a_new_object(self, drawn: int) -> None:
-        """Every fourth one-way."""
+        """Send a new object, every fourth one-way."""
         self.send(Sending(len(self.sendings), drawn % 4 == 3), drawn)
 
     def send_an_object_again(self, drawn: int) -> None:
-        """The same object as another send before, finished or not."""
+        """Send an object again, though an earlier send of it may not have ended."""
         if self.sendings:
             key = self.sendings[-1 - drawn % min(3, len(self.sendings))].key
             self.send(Sending(key, drawn % 4 == 3), drawn)
@@ -107,7 +107,7 @@ class World:
     # -- what happens to the broker
 
     def commit(self, drawn: int) -> None:
-        """What is appended. Sends that waited for it are then, and may be committed, too."""
+        """Commit the entries, and sometimes also the sends that waited for them."""
         self.leader.ledger.commit()
         if drawn % 2:
             self.commit_all()
@@ -123,7 +123,7 @@ class World:
         self.connection += 1
 
     def another_leader(self, _: int) -> None:
-        """What is not committed is lost. The client asks it over a new connection, or the old."""
+        """Lose what is not committed, and lead anew, over a new connection or the old one."""
         self.term += 1
         self.leader.ledger.follow("n1")
         self.leader.ledger.lead()
@@ -154,7 +154,7 @@ class World:
         self.name_servers_are_told(0)
 
     def every_object_is_sent_again(self) -> None:
-        """Twice, at once: of the copies of earlier leaders each stands for one send at most."""
+        """Send each of the last objects twice at once: a copy answers one send at most."""
         for key in {each.key for each in self.sendings[-3:]}:
             self.send(Sending(key, False), 0)
             self.send(Sending(key, False), 1)
@@ -271,8 +271,7 @@ steps = st.tuples(
 def test_every_send_is_stored_and_no_retry_is_stored_again(
     alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both promises, after whatever happened and once all clients have tried once more. Sends are
-    stored one by one, and together as soon as one is under way."""
+    """Both promises hold after any course of events, with sends stored one by one or together."""
     monkeypatch.setattr(limits, "SENDS_TOGETHER_FROM", alone)
     they_come_and_go()
 
@@ -280,7 +279,7 @@ def test_every_send_is_stored_and_no_retry_is_stored_again(
 @settings(max_examples=80)
 @given(st.lists(steps, min_size=20, max_size=50))
 def they_come_and_go(drawn: list[tuple[Callable[[World, int], None], int]]) -> None:
-    """One course of events, to its end."""
+    """Run one course of events to its end."""
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory))
         for happens, choice in drawn:

@@ -1,4 +1,4 @@
-"""Whose commits count, resets of groups, and what tools ask consumers through the broker."""
+"""Resets of groups, commits that count, and questions of tools to consumers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def counts(readers: Readers, offset: int, connection_id: int, *, is_consumer: bo
 
 
 def test_only_the_last_reader_or_a_tool_moves_a_group_back() -> None:
-    """Going forward, anyone may."""
+    """A commit below the offset counts only from the queue's last reader or from a tool."""
     readers = Readers()
     assert not counts(readers, 50, 1)  # a new leadership: it will pull, and commit again
     assert readers.pulled(KEY, 1, 100) is None
@@ -95,7 +95,7 @@ def test_only_the_last_reader_or_a_tool_moves_a_group_back() -> None:
 
 
 def test_after_a_reset_commits_count_when_the_reader_has_followed() -> None:
-    """It is told once where to go on; where it pulls then is its own decision."""
+    """A reader's commits count again after a reset once it has been told the new place."""
     readers = Readers()
     readers.pulled(KEY, 1, 100)
     readers.reset(KEY, 20)
@@ -132,8 +132,7 @@ async def test_a_late_commit_of_a_member_that_lost_the_queue_changes_nothing(
 
 
 async def test_of_members_that_both_read_a_queue_none_takes_the_group_back(tmp_path: Path) -> None:
-    """Each believes for a while that the queue is its own, and both pull; who pulled last proves
-    nothing, but ours say whether they went back themselves."""
+    """A reader that goes back takes no group back while another member reads the queue."""
     async with (
         served(tmp_path) as (broker, old, _),
         connect_peer("127.0.0.1", broker.port) as new,
@@ -152,7 +151,7 @@ async def test_of_members_that_both_read_a_queue_none_takes_the_group_back(tmp_p
 
 
 async def test_before_its_heartbeat_a_member_that_reconnects_is_no_tool(tmp_path: Path) -> None:
-    """Its commit waits for the answer, as a tool's, but takes nobody back."""
+    """A member that reconnects can't move the group back before its heartbeat."""
     async with (
         served(tmp_path) as (broker, old, _),
         connect_peer("127.0.0.1", broker.port) as again,
@@ -190,7 +189,7 @@ async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> Non
 
 
 async def test_a_reset_holds_although_a_consumer_had_to_connect_anew(tmp_path: Path) -> None:
-    """Before its next heartbeat it is no member, but its commits are not a tool's."""
+    """A reset holds though its consumer reconnects: old commits don't count before a pull."""
     async with served(tmp_path) as (broker, consumer, tool):
         await consumer.request(pull_request(0, 6), 5)
         await committed_by(consumer, 6)
@@ -227,7 +226,7 @@ async def test_resets_by_time_by_offset_and_without_force(tmp_path: Path) -> Non
 
 
 async def test_a_tool_asks_a_consumer_through_the_broker(tmp_path: Path) -> None:
-    """What it is doing (307), how far it is (223), and to handle a message now (309)."""
+    """A tool asks a consumer for its state (307), offsets (223), or to handle one (309)."""
     status = {MessageQueue("Orders", "broker-a", 0): 5}
     handled: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Old messages go: what a leader decides, and what all replicas make of it."""
+"""Retention: which old messages a leader drops, and what replicas make of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPICS = ("A", "B", "C")
 
 
 class Leader(LeadingMachine):
-    """What a leader appends and drops."""
+    """A leader's appends and drops."""
 
     def send(self, topic: str, queue_id: int, key: str, count: int = 1) -> None:
         properties = properties_encode({"UNIQ_KEY": key})
@@ -84,7 +84,7 @@ def test_queues_begin_with_the_first_message_that_is_kept(tmp_path: Path) -> Non
 
 
 def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> None:
-    """Its next message does not get an offset that another one had."""
+    """A queue that lost all messages keeps its end, so that no offset is given twice."""
     leader = Leader(tmp_path)
     leader.send("A", 0, "k1", 3)
     leader.send("B", 0, "k2")
@@ -99,7 +99,7 @@ def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> No
 
 
 def test_what_was_dropped_is_forgotten_by_the_dedup_window(tmp_path: Path) -> None:
-    """Its first copy can't be read any more; a second one counts from then on."""
+    """The dedup window forgets a dropped message; a second copy of it is stored."""
     leader = Leader(tmp_path)
     leader.send("A", 0, "k1")
     key = next(key for chunk in leader.machine.dedup._chunks for key in chunk.copies)
@@ -114,7 +114,7 @@ def test_what_was_dropped_is_forgotten_by_the_dedup_window(tmp_path: Path) -> No
 
 
 def test_dropping_twice_or_backwards_changes_nothing(tmp_path: Path) -> None:
-    """Two leaders may decide one after the other."""
+    """A drop that is repeated, or goes back, changes nothing: two leaders may decide."""
     leader = Leader(tmp_path)
     for number in range(6):
         leader.send("A", 0, f"k{number}")
@@ -130,8 +130,7 @@ def test_dropping_twice_or_backwards_changes_nothing(tmp_path: Path) -> None:
 def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
     seed: int, tmp_path: Path
 ) -> None:
-    """A replica that lost everything gets the state, then the entries that are kept: in the end
-    its queues, begins and all, are those of the others, also if it is killed on the way."""
+    """A replica that gets a state and the kept entries has the others' queues."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     leader = Leader(tmp_path / "leader")
@@ -171,7 +170,7 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
 
 
 def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> None:
-    """It must still be delivered when its time comes."""
+    """A delayed message is kept until its time, however old it is."""
     leader = Leader(tmp_path)
     leader.change(control.PutTopics([read_write(SCHEDULE_TOPIC, 4)], 1))
     for number in range(5):
@@ -189,7 +188,7 @@ def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> Non
 
 
 def test_a_transaction_that_has_not_ended_is_kept_however_old(tmp_path: Path) -> None:
-    """Its commit stores the half message once more."""
+    """A half message is kept until its transaction ends, since a commit stores it once more."""
     leader = Leader(tmp_path)
     leader.send(HALF_TOPIC, 0, "half")
     for number in range(9):
@@ -202,7 +201,7 @@ def test_a_transaction_that_has_not_ended_is_kept_however_old(tmp_path: Path) ->
 
 
 def test_the_config_says_how_much_is_kept() -> None:
-    """In RocketMQ's units; 0 switches a bound off."""
+    """Bounds of retention are in RocketMQ's units, and 0 switches one off."""
     config = BrokerConfig(file_reserved_time=2, commit_log_size_max=1 << 30)
     assert policy_of(config) == RetentionPolicy(7200.0, 1 << 30)
     assert policy_of(BrokerConfig(file_reserved_time=0)) == RetentionPolicy()
@@ -210,7 +209,7 @@ def test_the_config_says_how_much_is_kept() -> None:
 
 
 def test_messages_that_were_popped_go_with_the_segment(tmp_path: Path) -> None:
-    """Who has them may acknowledge them, to no effect; the group goes on with what is kept."""
+    """Popped messages go with their segment: acks do nothing, and the group goes on."""
     leader = Leader(tmp_path)
     leader.change(control.PutTopics([read_write("A", 1)], 1))
     leader.change(control.PutGroups([SubscriptionGroupConfig("C")], 1))

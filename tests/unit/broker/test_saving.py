@@ -1,4 +1,4 @@
-"""When a broker's state is saved, and what a saved state is worth."""
+"""Snapshots of a broker's state: when they are made, and which are used."""
 
 from __future__ import annotations
 
@@ -145,8 +145,7 @@ async def test_what_a_start_replays_is_a_reason_to_save(
 async def test_a_state_whose_picture_takes_long_is_saved_seldom(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Meanwhile nothing is applied: for no more than a tenth of the time that applying takes. A
-    slow disk is no reason to wait."""
+    """Snapshots stop the applying of entries for a tenth of the time at most."""
     leader = filled(tmp_path)
     disk = Disk(leader.ledger)
     picture = leader.machine.begin_snapshot
@@ -210,7 +209,7 @@ async def test_appends_wait_for_a_picture_and_are_not_in_it(
 
 
 def test_a_picture_that_something_was_applied_under_is_none(tmp_path: Path) -> None:
-    """It would be of a state that never was, and differ from other replicas' for ever."""
+    """A picture during which an entry was applied is discarded: no replica ever had that state."""
     leader = filled(tmp_path)
     steps = leader.machine._beginning_snapshot()
     next(steps)
@@ -242,7 +241,7 @@ async def test_a_picture_that_is_spoiled_is_taken_anew(tmp_path: Path) -> None:
 
 
 def test_a_state_that_was_taken_over_needs_the_log_that_led_to_it(tmp_path: Path) -> None:
-    """It came with entries that this replica has still to copy."""
+    """A snapshot of a state from the leader needs the log up to that state's entries."""
     (tmp_path / "replica").mkdir()
     leader = filled(tmp_path / "leader")
     replica = Machine(tmp_path / "replica")
@@ -274,7 +273,7 @@ def test_a_picture_of_before_another_state_was_taken_over_counts_for_nothing(
 
 @pytest.mark.parametrize("payload", [b"\xc1", msgspec.msgpack.encode(State(format=FORMAT + 1))])
 def test_a_state_that_can_not_be_read_is_not_taken_over(tmp_path: Path, payload: bytes) -> None:
-    """A replica of a newer version sent it, or it is none: what is here stays as it is."""
+    """A state of a newer version, or a damaged one, is refused, and the own one stays."""
     replica = filled(tmp_path).machine
     with pytest.raises(StorageError, match="state"):
         drained(replica.install(7, payload, 3))
@@ -310,7 +309,7 @@ def test_a_state_that_a_start_finds_is_durable_before_it_counts(
 
 
 def test_a_state_that_can_not_be_used_is_not_a_saved_one(tmp_path: Path) -> None:
-    """Neither one that is damaged, nor one that is ahead of its log."""
+    """A snapshot that is damaged, or ahead of its log, is not used."""
     save(filled(tmp_path).machine)
     again = Machine(tmp_path)
     again.restore()

@@ -1,4 +1,4 @@
-"""Sends to a broker on a real socket: what is stored, and what is answered."""
+"""Sends to a broker on a real socket: stored messages, and answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_produced_batch_can_be_pulled_byte_for_byte(peer: Peer) -> None:
 
 
 async def test_the_first_send_makes_the_topic_before_its_messages(tmp_path: Path) -> None:
-    """In the log the topic's entry comes first, so no replica ever has messages without it."""
+    """The topic's entry comes before its first messages in the log, on every replica."""
     async with served(tmp_path) as (broker, peer):
         await peer.request(produce_request("a"), 5)
         kinds = [entry.kind for entry in broker.ledger.entries(1)][-2:]
@@ -98,7 +98,7 @@ async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
 
 
 async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(tmp_path: Path) -> None:
-    """Also when the topic has moved on, and over another encoding of the same send."""
+    """A repeated batch gets the first copy's offsets, also in another encoding."""
     async with served(tmp_path) as (broker, peer):
         first = decode_header(ProduceResponseHeader, await peer.request(produce_request("a"), 5))
         await peer.request(produce_request("b"), 5)
@@ -134,7 +134,7 @@ async def test_other_messages_behind_a_known_first_key_are_never_called_stored(
 async def test_a_retry_that_overtakes_its_first_copy_waits_for_the_same_outcome(
     tmp_path: Path,
 ) -> None:
-    """Nothing is answered before the entry is committed, and there is one entry."""
+    """A retry that overtakes its first copy is answered when their entry is committed."""
     async with served(tmp_path, auto=False) as (broker, peer):
         broker.ledger.commit()
         answers: list[Command] = []
@@ -260,7 +260,7 @@ async def test_a_stock_producer_gets_an_id_that_leads_to_its_message(peer: Peer)
 
 
 async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(peer: Peer) -> None:
-    """The batch's own UNIQ_KEY must not replace those of its messages."""
+    """A stock batch's messages get consecutive offsets and keep their own UNIQ_KEY."""
     items = [
         BatchItem(b"one", properties_encode({"UNIQ_KEY": "k1", "TAGS": "A"})),
         BatchItem(b"two", properties_encode({"UNIQ_KEY": "k2"}), flag=7),
@@ -296,7 +296,7 @@ async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(p
 async def test_a_send_that_can_not_be_taken_is_refused(
     peer: Peer, changed: dict[str, ExtValue], code: Code
 ) -> None:
-    """With the error codes of the reference."""
+    """A send that can't be taken is refused with the reference's error code."""
     response = await peer.request(send_request(**changed), 5)
     assert response.code == code, response.remark
     assert response.remark
@@ -326,7 +326,7 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(tmp_path: Path)
 
 
 async def test_a_broker_with_an_ipv6_address_stores_it(tmp_path: Path) -> None:
-    """Store and born hosts take 20 bytes; ids lead to the message, whoever sent it."""
+    """A broker with an IPv6 address stores it in 20 bytes, and in its message ids."""
     config = BrokerConfig(broker_ip1="::1")
     async with served(tmp_path, config) as (_, peer):
         sent = await peer.request(send_request(e="0"), 5)

@@ -1,4 +1,4 @@
-"""SQL92 filters: which messages a condition lets through, and which texts are none."""
+"""SQL92 filters: which messages a condition is true for, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ NEVER_TRUE = ["a", "yes", "missing not contains 'x'", "city contains ''", "city 
     ],
 )
 def test_a_condition_is_true_false_or_unknown(text: str, outcome: bool | None) -> None:
-    """What RocketMQ's documentation lists, and SQL's logic where a property is missing."""
+    """Conditions have the outcomes of RocketMQ's documentation, unknown without a property."""
     assert parse_condition(text)(ORDER) is outcome
 
 
@@ -130,7 +130,7 @@ def test_the_examples_of_the_documentation_hold() -> None:
     ],
 )
 def test_what_can_not_be_read_is_refused_with_its_place(text: str, words: str) -> None:
-    """And never with a traceback."""
+    """A text that can't be parsed is a BadInput with the place of its mistake."""
     with pytest.raises(BadInput) as caught:
         parse_condition(text)
     assert words in str(caught.value)
@@ -148,13 +148,13 @@ def test_what_can_not_be_read_is_refused_with_its_place(text: str, words: str) -
     ],
 )
 def test_no_expression_is_deeper_or_longer_than_the_bound(text: str) -> None:
-    """Neither reading nor evaluating it can run out of stack."""
+    """An expression's depth and length are bounded, so no parse runs out of stack."""
     with pytest.raises(BadInput, match=r"deeper than 64|characters; at most 8192"):
         parse_condition(text)
 
 
 def test_a_long_and_flat_expression_is_read() -> None:
-    """As long as the bound: AND and OR cost no depth."""
+    """A flat expression of the largest length is parsed: AND and OR cost no depth."""
     text = " or ".join(["a = 1"] * 900) + " or a = 5"
     assert len(text) <= limits.SQL_CHARACTERS_MAX
     assert parse_condition(text)(ORDER) is True
@@ -167,7 +167,7 @@ PROPERTIES = st.dictionaries(st.sampled_from("abc"), st.text(max_size=5) | st.ju
 
 @given(text=st.lists(WORDS, max_size=20).map(" ".join) | st.text(max_size=60), of=PROPERTIES)
 def test_any_text_is_a_condition_or_refused(text: str, of: dict[str, str]) -> None:
-    """What is read can be evaluated for any message."""
+    """A text is refused, or can be evaluated for any message."""
     try:
         condition = parse_condition(text)
     except BadInput:
@@ -188,7 +188,7 @@ CONDITIONS = st.recursive(
 
 
 def reference(text: str, of: dict[str, str]) -> bool | None:
-    """The same logic by Python's: a condition unknown is tried both ways."""
+    """The outcome by Python's own operators; an unknown condition is tried both ways."""
     known = {
         "TRUE": True,
         "FALSE": False,

@@ -1,4 +1,4 @@
-"""Pulls with a SQL92 filter: what they bring, where they go on, when they wake, what is refused."""
+"""Pulls with a SQL92 filter: their messages and next offset, when they wake, and which are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def served(directory: Path) -> AsyncIterator[Peer]:
 
 
 async def send(peer: Peer, amount: int, region: str = "north") -> None:
-    """One order, to queue 1."""
+    """Send one order to queue 1."""
     properties = f"amount\x01{amount}\x02region\x01{region}\x02"
     assert (await peer.request(send_request(b"%d" % amount, i=properties), 5)).code == Code.SUCCESS
 
@@ -55,7 +55,7 @@ async def beat(peer: Peer, subscription: SubscriptionData) -> None:
 
 
 async def test_a_pull_brings_what_the_expression_is_true_for(tmp_path: Path) -> None:
-    """And goes on behind all that was looked at."""
+    """A pull brings the messages for which the expression is true, and goes on behind all."""
     async with served(tmp_path) as peer:
         for amount, region in ((5, "north"), (20, "north"), (30, "south"), (40, "north")):
             await send(peer, amount, region)

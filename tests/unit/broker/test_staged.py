@@ -1,5 +1,4 @@
-"""What becomes of staged entries that nobody has ended, and what keeps a batch from a second
-decision."""
+"""Staged entries: what becomes of those that nobody ends, and why a batch is decided once."""
 
 from __future__ import annotations
 
@@ -73,8 +72,10 @@ def test_nothing_that_may_count_is_dropped(found: list[Entry], told: HomeAnswer)
 
 @given(st.lists(st.integers(-1, 6), max_size=30))
 def test_a_batch_is_decided_once(plan: list[int]) -> None:
-    """Over restarts (-1): of a number that was reached, or is below, nothing is decided; a name
-    that is closed is forgotten, and the one that waited longest when there are too many."""
+    """A batch number is decided once, also over restarts (-1).
+
+    A closed name is forgotten, and the one that waited longest if there are too many.
+    """
     decisions, last = Decisions(names_max=2), -1
     for index, batch in enumerate(plan):
         if batch < 0:
@@ -99,7 +100,7 @@ def test_a_batch_is_decided_once(plan: list[int]) -> None:
 
 
 def test_a_name_has_half_of_the_room_at_most() -> None:
-    """Of that for staged entries, which is a ninth of that of transactions; others find some."""
+    """One name's staged entries have half of their room at most, so that others find some."""
     bound = limits.STAGED_MAX
     assert staged_full({"P": limits.TRANSACTIONS_MAX}, GROUP + "q") is None
     assert staged_full({GROUP + "q": bound // 2 - 1}, GROUP + "q") is None
@@ -113,7 +114,7 @@ def test_a_name_has_half_of_the_room_at_most() -> None:
 
 
 def test_a_user_fills_nobody_elses_share() -> None:
-    """Under the same name, whoever has it; a user is not known where nobody signs."""
+    """A user's staged entries count for the user under any name."""
     bound = limits.STAGED_MAX
     assert staging_group("q") == GROUP + "q"
     halves = {staging_group("q", "bob"): bound // 2}
@@ -142,7 +143,7 @@ texts = st.text(max_size=30) | st.sampled_from(
 
 @given(texts)
 def test_a_property_of_a_user_is_no_staged_entry(text: str) -> None:
-    """What is not exactly a name, two numbers and a group is refused; the rest reads as it was."""
+    """A text is two numbers, a name and a group, and reads back the same, or is refused."""
     try:
         staged = parse_staged(text)
     except BadInput:
@@ -161,13 +162,13 @@ def test_any_bytes_are_places_or_refused(content: bytes) -> None:
 
 
 def test_an_older_replica_stops_at_what_it_does_not_know() -> None:
-    """Both marks read like a move out of a topic that no version has."""
+    """An older replica takes both marks for moves out of an unknown topic, and stops."""
     for mark in (STAGED_MARK, DECISION_MARK):
         assert decode_move(mark).topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
 
 
 def test_a_snapshot_from_before_has_no_decisions() -> None:
-    """And one of today has them all."""
+    """A snapshot of an older version has no decisions; a new one has them all."""
     old = msgspec.msgpack.encode({"format": FORMAT})
     assert drained(decode_state(old)).decided == []
     memory = Memory()

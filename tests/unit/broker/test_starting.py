@@ -1,4 +1,4 @@
-"""What a broker that can't run says on standard error, and its exit status."""
+"""A broker that can't run says why on standard error, and exits with a status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_FOLDER = OSError(errno.EACCES, "Permission denied", "/var/mq")
 
 
 def fenced(number: int) -> Fenced:
-    """As a ledger that gave up says it: the kernel's error is two causes deep."""
+    """An error as a ledger that gave up raises it, with the kernel's two causes deep."""
     inner, outer = Fenced("creating a segment failed"), Fenced("it failed")
     inner.__cause__ = OSError(number, "kernel's word")
     outer.__cause__ = inner

@@ -37,7 +37,7 @@ def fill(window: DedupWindow, keys: range) -> None:
 
 
 def test_the_dedup_window_forgets_the_oldest_a_chunk_at_a_time() -> None:
-    """It never holds fewer than it should, nor a whole chunk more."""
+    """The dedup window holds as many entries as it should, and less than a chunk more."""
     window = DedupWindow(entries_max=6, chunk_entries=3)
     for count in range(1, 40):
         fill(window, range(count - 1, count))
@@ -74,7 +74,7 @@ def test_the_newest_copy_of_a_key_is_known_beside_the_first(chunk_entries: int) 
 
 
 def test_the_dedup_window_survives_a_snapshot_in_order() -> None:
-    """What is forgotten next must be the same on every replica."""
+    """A restored dedup window forgets in the same order as the original, on every replica."""
     window, again = (DedupWindow(entries_max=6, chunk_entries=3) for _ in range(2))
     fill(window, range(8))
     again.restore(rows_in(window.picture()))
@@ -92,7 +92,7 @@ def test_a_dedup_key_is_bounded_and_tells_topics_apart() -> None:
 
 
 def test_offsets_of_a_deleted_topic_are_gone_for_every_group() -> None:
-    """A topic of that name made later starts anew; other topics keep theirs."""
+    """A deleted topic's offsets are gone for every group; other topics keep theirs."""
     offsets = ConsumerOffsets()
     offsets.commit("G1", "A", 0, 5)
     offsets.commit("G1", "B", 0, 6)
@@ -118,7 +118,7 @@ def test_a_queue_lock_is_held_by_one_client_until_it_ends() -> None:
 
 
 def test_each_owner_of_a_lock_has_a_token_of_its_own() -> None:
-    """Renewing keeps it, also late; whoever comes after another has a higher one."""
+    """A renewed lock keeps its token, also if late; the next owner's token is higher."""
     locks, key = QueueLocks(), QueueKey("G", "A", 0)
 
     def token() -> int | None:
@@ -208,7 +208,7 @@ def test_too_many_tries_lead_to_the_dead_letters() -> None:
     ],
 )
 def test_control_entries_come_back_as_they_went(change: control.Control) -> None:
-    """All that an operation needs is in the entry."""
+    """A control entry is decoded with all its fields."""
     assert control.decode_control(control.encode_control(change)) == change
 
 

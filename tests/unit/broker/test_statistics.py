@@ -1,4 +1,4 @@
-"""Traffic by topic and group: the windows, and their bound."""
+"""Traffic by topic and group: its windows, and its bound."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_unknown_figure_has_no_windows(figure: str) -> None:
 
 
 def test_a_day_ends_at_midnight() -> None:
-    """What came yesterday and today: clusterList -m shows the differences."""
+    """The counts of yesterday and today, which clusterList -m shows, change at midnight."""
     rates = Rates()
     rates.sample(0, 100)
     rates.put("T", 5, 5)

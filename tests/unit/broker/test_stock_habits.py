@@ -43,7 +43,7 @@ async def test_topics_named_like_cluster_and_broker_are_made(tmp_path: Path) -> 
 
 
 async def test_a_broker_whose_name_no_topic_may_have_starts_all_the_same(tmp_path: Path) -> None:
-    """It lacks that one topic."""
+    """A broker whose name is not a valid topic name starts without the topic of its name."""
     config = BrokerConfig(broker_name="broker.a")
     async with served(tmp_path, config) as (broker, _):
         names = {topic.topic_name for topic in broker.machine.topics}
@@ -64,7 +64,7 @@ async def test_properties_that_don_t_fit_are_the_messages_fault(
 
 
 async def test_the_messages_of_a_batch_keep_that_nobody_waits(peer: Peer) -> None:
-    """WAIT=false is theirs; a message sent by itself loses it, as with stock brokers."""
+    """A batch's messages keep WAIT=false, and a single one loses it, as with stock brokers."""
     await make_topic(peer)
     own = "WAIT\x01false\x02UNIQ_KEY\x01K%d\x02"
     items = [BatchItem(b"x", (own % number).encode()) for number in range(2)]
@@ -82,7 +82,7 @@ async def test_the_messages_of_a_batch_keep_that_nobody_waits(peer: Peer) -> Non
 
 
 async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Path) -> None:
-    """One-way commits are gathered, and then on their way: a tool sees them from the first."""
+    """Progress has a one-way commit from the first, while it is gathered and on its way."""
     async with served(tmp_path) as (broker, peer):
         await make_topic(peer, queues=2)
         await peer.request(produce_request("a", runs=[(1, 9)]), 5)

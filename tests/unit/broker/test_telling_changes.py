@@ -70,7 +70,7 @@ class NameServer:
 
 
 class StockNameServer(NameServer):
-    """A name server whose answers have no field of ours."""
+    """A name server whose answers lack our fields."""
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         super().__call__(request, connection)
@@ -123,7 +123,7 @@ async def agrees(core: Core, server: NameServer) -> None:
 
 
 async def test_a_new_topic_is_told_alone(tmp_path: Path) -> None:
-    """What there is already is not sent again, and stays."""
+    """A new or changed topic is told alone, and the others stay."""
     async with leading(tmp_path) as (core, server):
         assert server.told == [({"A", "B"}, WHOLE)]
         put(core, "C")
@@ -134,7 +134,7 @@ async def test_a_new_topic_is_told_alone(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_topic_and_a_new_setting_have_all_told(tmp_path: Path) -> None:
-    """A name server of RocketMQ's removes no topic because of a change; ours by a whole list."""
+    """A deleted topic and a new setting cause a whole list, by which topics are removed."""
     async with leading(tmp_path) as (core, server):
         core.machine.topics.delete("A", 1)
         core.announcements.changed(["A"])
@@ -145,7 +145,7 @@ async def test_a_deleted_topic_and_a_new_setting_have_all_told(tmp_path: Path) -
 
 
 async def test_a_name_server_that_has_forgotten_is_told_all(tmp_path: Path) -> None:
-    """It refuses the change, and gets everything at once instead of at the next heartbeat."""
+    """A name server that has forgotten refuses a change and gets the whole list at once."""
     async with leading(tmp_path) as (core, server):
         server.restart()
         put(core, "C")
@@ -154,7 +154,7 @@ async def test_a_name_server_that_has_forgotten_is_told_all(tmp_path: Path) -> N
 
 
 async def test_too_many_changes_are_one_whole_list(tmp_path: Path) -> None:
-    """What is remembered for a name server has a bound."""
+    """Changes beyond the number that is remembered for a name server are told as a whole list."""
     async with leading(tmp_path) as (core, server):
         names = [f"T{number}" for number in range(limits.NEWS_TOPICS_MAX + 1)]
         core.machine.topics.put([read_write(name, 1) for name in names], 1)

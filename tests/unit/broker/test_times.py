@@ -39,7 +39,7 @@ STORED = {"storage_type": "local", "storage_medium": "disk"}
 
 
 class Clocks:
-    """Both clocks of a broker, in the test's hands."""
+    """Both clocks of a broker, set by the test."""
 
     def __init__(self) -> None:
         self.s = 1000.0
@@ -59,7 +59,7 @@ async def broker(
 
 
 def test_a_request_is_counted_by_what_became_of_it() -> None:
-    """By its code, the answer's code, whether it was held, and whether anybody got the answer."""
+    """A request is counted by its code, its answer's code, a wait, and the answer's fate."""
     clocks = Clocks()
     latencies = Latencies(lambda: clocks.s)
 
@@ -102,7 +102,7 @@ def test_codes_that_nobody_knows_share_one_series() -> None:
 
 
 async def test_each_answer_of_a_broker_is_timed(tmp_path: Path) -> None:
-    """At once, after an append, refused, not understood, and after a wait."""
+    """Answers are timed, whether given at once, after an append, after a wait, or refused."""
     async with broker(tmp_path, Clocks()) as (_, peer, figures):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await peer.request(send_request(b"m"), 5)
@@ -127,7 +127,7 @@ async def test_each_answer_of_a_broker_is_timed(tmp_path: Path) -> None:
 
 
 async def test_a_pull_that_was_held_is_told_apart(tmp_path: Path) -> None:
-    """Its time is that of the wait, so it must not spoil the others'."""
+    """A held pull is counted apart, so that its wait does not spoil the others' times."""
     async with (
         broker(tmp_path, Clocks()) as (running, peer, figures),
         trio.open_nursery() as nursery,
@@ -171,8 +171,7 @@ async def test_making_topics_and_groups_is_timed(tmp_path: Path) -> None:
 
 
 async def test_a_transaction_is_timed_until_its_end(tmp_path: Path) -> None:
-    """A commit from the birth of its message, in whole seconds, as in RocketMQ; under a name of
-    ours each end, from the store of its half message."""
+    """A commit is timed from its message's birth in whole seconds, as in RocketMQ."""
     clocks = Clocks()
     async with broker(tmp_path, clocks) as (_, peer, figures):
         for key, how in (("a", 8), ("b", 12)):
@@ -234,7 +233,7 @@ async def test_timers_are_told_by_when_they_are_due(tmp_path: Path) -> None:
 
 
 async def test_what_a_replica_has_not_synced_is_told(tmp_path: Path) -> None:
-    """In bytes; and how many sends wait to be appended."""
+    """The bytes that are not synced are told, and the sends that wait to be appended."""
     async with broker(tmp_path, Clocks()) as (_, _, figures):
         page = Scrape(figures.pieces())
     assert page.value("rocketmq_storage_flush_behind_bytes", **STORED) == 0

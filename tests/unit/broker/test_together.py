@@ -1,4 +1,4 @@
-"""Sends that come while entries are on their way are stored together, each on its own terms."""
+"""Sends that come while entries are on their way share an entry, each on its own terms."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def message(key: str, body: bytes = b"x", *, reconsume_times: int = 0) -> NewRec
 def stock(
     record: NewRecord, topic: str, runs: list[tuple[int, int]], assignments: Assignments
 ) -> PlainDraft:
-    """What a stock client's send becomes."""
+    """A draft as a stock client's send becomes it."""
     return RecordsDraft([record], topic, runs, assignments, HOST)
 
 
 def ours(
     record: NewRecord, topic: str, runs: list[tuple[int, int]], assignments: Assignments
 ) -> PlainDraft:
-    """What a record of our producer's becomes."""
+    """A draft as a record of our producer becomes it."""
     made = bytearray(record.encode(topic, runs[0][0], HOST))
     return BatchDraft(parse_records(made, topic.encode(), runs), topic, runs, assignments, HOST)
 
@@ -71,19 +71,19 @@ class World:
     outcomes: dict[str, Appended | AppendError] = field(default_factory=dict)
 
     def send(self, key: str, queue_id: int = 0, topic: str = "A", **of_message: int) -> None:
-        """One send; `outcomes` has its outcome, once it is known."""
+        """Send a message; `outcomes` gets its outcome."""
         record = message(key, **of_message)
         draft = next(self.makers)(record, topic, [(queue_id, 1)], self.leading.assignments)
         self.append(draft, key)
 
     def append(self, draft: PlainDraft, key: str) -> None:
-        """The same with a draft that is made already."""
+        """Append a draft, or gather it with others."""
         told = partial(self.told, key)
         if not self.entries.gathers(draft, told):
             self.entries.append_nowait(draft, Kind.MESSAGES, told)
 
     def told(self, key: str, outcome: Appended | AppendError) -> None:
-        """Once for each send."""
+        """Note the outcome of a send, once."""
         assert key not in self.outcomes
         self.outcomes[key] = outcome
 
@@ -136,7 +136,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def test_a_send_with_nothing_under_way_is_an_entry_at_once(world: World) -> None:
-    """Nobody waits for company."""
+    """A send with nothing under way is an entry at once."""
     for number in range(3):
         world.send(f"k{number}")
         assert len(world.leading.ledger.uncommitted) == 1
@@ -145,7 +145,7 @@ def test_a_send_with_nothing_under_way_is_an_entry_at_once(world: World) -> None
 
 
 def test_what_comes_meanwhile_is_one_entry_and_each_has_its_own_place(world: World) -> None:
-    """In each queue in the order in which they came, each with its key in the dedup window."""
+    """Sends that come meanwhile share one entry, in their order and with their keys."""
     for number in range(20):
         world.send(f"k{number}", number % 3)
     assert len(world.leading.ledger.uncommitted) == limits.SENDS_TOGETHER_FROM
@@ -157,7 +157,7 @@ def test_what_comes_meanwhile_is_one_entry_and_each_has_its_own_place(world: Wor
 
 
 def test_a_batch_to_several_queues_keeps_each_queues_order(world: World) -> None:
-    """It lies in one piece, and what came before it or after it stands so in each queue."""
+    """A batch stays in one piece, between the sends before and after it."""
     assignments = world.leading.assignments
     for number in range(limits.SENDS_TOGETHER_FROM + 2):
         world.send(f"k{number}", 1)
@@ -180,7 +180,7 @@ def test_a_batch_to_several_queues_keeps_each_queues_order(world: World) -> None
 
 
 def test_topics_may_be_several_and_tries_again_have_no_key(world: World) -> None:
-    """What a consumer sent back is a message of its own, and never found as a copy."""
+    """An entry may hold several topics; a message that was sent back has no dedup key."""
     for number in range(12):
         world.send(f"k{number}", 1, "AB"[number % 2], reconsume_times=number // 6)
     world.commit_all()
@@ -209,7 +209,7 @@ def test_as_many_as_are_enough_do_not_wait(world: World, size_bytes: int) -> Non
 
 
 def test_a_large_message_is_an_entry_of_its_own(world: World) -> None:
-    """Behind those that came before it."""
+    """A large message is an entry of its own, behind the sends before it."""
     for number in range(4):
         world.send(f"k{number}")
     record = message("large", bytes(limits.SENDS_TOGETHER_BYTES))
@@ -224,7 +224,7 @@ def test_a_large_message_is_an_entry_of_its_own(world: World) -> None:
 
 @pytest.mark.parametrize("others", [0, 2])
 def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World, others: int) -> None:
-    """It is noted; the senders are told that the outcome is not known, one or several."""
+    """An entry that can't be built never reaches the log; its senders get OutcomeUnknown."""
     for number in range(limits.SENDS_TOGETHER_FROM + others):
         world.send(f"k{number}")
 
@@ -255,7 +255,7 @@ def test_another_entry_does_not_overtake_them(world: World) -> None:
 
 
 def test_a_lost_leadership_refuses_those_that_waited(world: World) -> None:
-    """They are in no log. Of those under way nobody knows."""
+    """Sends that waited are refused; the outcome of those under way is unknown."""
     for number in range(5):
         world.send(f"k{number}")
     world.leading.ledger.follow("n1")
@@ -287,7 +287,7 @@ def test_a_message_that_can_not_be_applied_takes_no_other_with_it(world: World) 
 
 
 def test_a_fault_in_one_callers_answer_is_no_other_callers(world: World) -> None:
-    """It is noted, and the rest are told."""
+    """A fault in one caller's answer is noted, and the other callers are answered."""
     for number in range(4):
         world.send(f"k{number}")
     world.outcomes["k2"] = NotLeader(None)  # its answer will fail
@@ -317,7 +317,7 @@ def test_a_replica_that_replays_has_the_same_state(world: World, tmp_path: Path)
 def test_a_move_out_of_a_queue_that_only_a_newer_version_has_is_not_passed_over(
     world: World,
 ) -> None:
-    """Nor is it set aside: newer replicas deliver what it moves. Nothing of it is applied."""
+    """A move out of an unknown queue stops this version: a newer one delivers what it moves."""
     move = message("k", encode_move(Move("A_LATER_QUEUE", 0, ((0, 1),))))
     both = ((move, OP_TOPIC), (message("k"), "A"))
     drafts = [stock(each, topic, [(0, 1)], world.leading.assignments) for each, topic in both]

@@ -1,4 +1,4 @@
-"""Transactions: what is seen of them and when, who is asked, and that each ends once."""
+"""Transactions: when their messages are seen, which producers are asked, and that each ends once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class Scene:
     later_ms: int = 0
 
     async def send(self, key: str = "k", **properties: str) -> SendMessageResponseHeader:
-        """Send a half message."""
         wanted = {"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": key} | properties
         text = "".join(f"{name}\x01{value}\x02" for name, value in wanted.items())
         answer = await self.producer.request(send_request(key.encode(), f="4", i=text), 5)
@@ -59,13 +58,13 @@ class Scene:
         return await ask(self.producer, RequestCode.END_TRANSACTION, **ext | changed)
 
     async def visible(self) -> list[Record]:
-        """What a consumer sees."""
+        """Messages that a consumer sees."""
         return records(await self.producer.request(pull_request(1), 5))
 
 
 @asynccontextmanager
 async def scene(directory: Path, config: BrokerConfig | None = None) -> AsyncIterator[Scene]:
-    """See `Scene`."""
+    """A broker, its producer, the checks that it got, and a clock in the test's hands."""
     checks: list[Command] = []
     held: list[Scene] = []
 
@@ -82,7 +81,7 @@ async def scene(directory: Path, config: BrokerConfig | None = None) -> AsyncIte
 
 
 async def test_a_message_is_seen_when_its_transaction_is_committed(tmp_path: Path) -> None:
-    """In its topic and queue, with a mark and the place of the half message; not before."""
+    """A committed message is seen in its topic and queue, and not before."""
     async with scene(tmp_path) as its:
         sent = await its.send(DELAY="3")
         assert sent.queue_id == 1
@@ -99,7 +98,7 @@ async def test_a_message_is_seen_when_its_transaction_is_committed(tmp_path: Pat
 
 
 async def test_a_message_is_never_seen_when_its_transaction_is_rolled_back(tmp_path: Path) -> None:
-    """Nor can it be committed after that, nor rolled back after a commit."""
+    """A rolled back message is never seen, and an ended transaction can't be ended again."""
     async with scene(tmp_path) as its:
         rolled_back, committed = await its.send("a"), await its.send("b")
         assert (await its.end(rolled_back, ROLLBACK)).code == Code.SUCCESS
@@ -110,7 +109,7 @@ async def test_a_message_is_never_seen_when_its_transaction_is_rolled_back(tmp_p
 
 
 async def test_a_request_that_names_another_message_ends_nothing(tmp_path: Path) -> None:
-    """Position, offset and producer group must all be those of the half message."""
+    """A request must have the half message's position, offset and producer group."""
     async with scene(tmp_path) as its:
         sent = await its.send()
         for changed in (
@@ -128,7 +127,7 @@ async def test_a_request_that_names_another_message_ends_nothing(tmp_path: Path)
 async def test_a_committed_message_that_is_tried_again_begins_no_transaction(
     tmp_path: Path,
 ) -> None:
-    """It keeps TRAN_MSG, which consumers look at."""
+    """A committed message keeps TRAN_MSG for consumers, and begins no transaction again."""
     async with scene(tmp_path) as its:
         again = send_request(b"k", j="1", i="TRAN_MSG\x01true\x02PGROUP\x01P\x02")
         assert (await its.producer.request(again, 5)).code == Code.SUCCESS
@@ -154,7 +153,7 @@ async def test_two_ends_at_once_are_one(tmp_path: Path) -> None:
 async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(
     tmp_path: Path,
 ) -> None:
-    """Not before the time-out; with the record as it sent it; again after the interval."""
+    """A producer is asked after the time-out, with its record, and again at intervals."""
     async with scene(tmp_path) as its:
         sent = await its.send()
         await trio.sleep(1.1)
@@ -195,7 +194,7 @@ async def test_a_producer_that_is_just_being_disconnected_is_asked_over_its_next
 
 
 async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:
-    """What has not ended is replicated state."""
+    """A new leader asks about the transactions that have not ended, which are replicated state."""
     async with scene(tmp_path) as its:
         sent = await its.send()
         its.later_ms += 6000
@@ -208,7 +207,7 @@ async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:
 
 
 async def test_what_nobody_can_tell_is_given_up(tmp_path: Path) -> None:
-    """After as many checks as the config says; it can be read there."""
+    """A transaction is given up after the config's number of checks, and stays readable."""
     config = BrokerConfig(transaction_check_max=2)
     async with scene(tmp_path, config) as its:
         await its.send()
@@ -223,7 +222,7 @@ async def test_what_nobody_can_tell_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_half_messages_outlive_a_restart(tmp_path: Path) -> None:
-    """From the snapshot as from the log."""
+    """Half messages are restored from a snapshot."""
     async with scene(tmp_path) as its:
         await its.send("a")
         ended = await its.send("b")

@@ -1,4 +1,4 @@
-"""Users and what they may do, as tools administrate them: over the log, in snapshots, wrapped."""
+"""Users and their rights, as tools administrate them: over the log, in snapshots, wrapped."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def entry(resource: str = "Topic:*", **changed: object) -> dict[str, object]:
 
 
 def acl(*entries: dict[str, object], policy: str = "Custom") -> dict[str, object]:
-    """A body that grants."""
+    """A body of policies for an ACL."""
     return {"policies": [{"policyType": policy, "entries": list(entries)}]}
 
 
 async def test_a_user_is_made_changed_and_removed(tmp_path: Path) -> None:
-    """With RocketMQ's answers: to make one again, to change nobody, and to remove nobody."""
+    """Making, changing and removing users have RocketMQ's answers, and its refusals."""
     async with broker_of_users(tmp_path) as (broker, tool):
         assert (await create(tool)).code == ResponseCode.SUCCESS
         again = await create(tool, password=PASSWORD[::-1])
@@ -154,7 +154,7 @@ async def test_entries_are_merged_by_resource_and_removed(tmp_path: Path) -> Non
 async def test_policies_that_can_not_be_are_refused(
     body: dict[str, object], remark: str, tmp_path: Path
 ) -> None:
-    """As a whole: nothing of them is granted."""
+    """Policies that are not valid are refused as a whole."""
     async with broker_of_users(tmp_path) as (broker, tool):
         await create(tool)
         answer = await ask(tool, Code.CREATE_ACL, body, subject="User:ann")
@@ -166,7 +166,7 @@ async def test_policies_that_can_not_be_are_refused(
 
 
 async def test_tools_that_tell_every_member_are_done_each_time(tmp_path: Path) -> None:
-    """RocketMQ's: to make the same user again, or to revoke what was just revoked, is no error."""
+    """A repeated CREATE_USER or DELETE_ACL succeeds: RocketMQ's tools tell every member."""
     async with broker_of_users(tmp_path) as (broker, tool):
         for _ in range(3):
             assert (await create(tool)).code == ResponseCode.SUCCESS
@@ -182,7 +182,7 @@ async def test_tools_that_tell_every_member_are_done_each_time(tmp_path: Path) -
 
 
 async def test_users_need_the_secret_of_a_cluster(tmp_path: Path) -> None:
-    """Their passwords are wrapped with it."""
+    """Users need the cluster's secret, which wraps their passwords."""
     async with broker_of_users(tmp_path, secret="") as (_, tool):
         answer = await create(tool)
         assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -190,7 +190,7 @@ async def test_users_need_the_secret_of_a_cluster(tmp_path: Path) -> None:
 
 
 async def test_replicas_and_restarts_have_the_same_users(tmp_path: Path) -> None:
-    """By the log and by a snapshot; neither holds the password, in any form that can be read."""
+    """Replicas and restarts have the same users; no log or snapshot shows a password."""
     (tmp_path / "a").mkdir()
     async with broker_of_users(tmp_path / "a") as (broker, tool):
         await create(tool)

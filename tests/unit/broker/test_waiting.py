@@ -1,4 +1,4 @@
-"""Messages that wait, in arrays: the same as in a dictionary, and small."""
+"""Waiting messages in arrays: the same as in a dictionary, and small."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 def owned() -> Waiting:
-    """With two owners for each message."""
+    """Waiting messages with two owners each."""
     return Waiting(Owners(Shares("messages", "topic", 400, 9), Shares("messages", "group", 400)))
 
 
@@ -39,7 +39,7 @@ def shares_of(waiting: Waiting) -> list[Counter[str]]:
 
 
 def move(offsets: list[int]) -> Move:
-    """One that takes these."""
+    """A move that takes these offsets."""
     return Move("T", 0, ranges_of(sorted(offsets)))
 
 
@@ -92,7 +92,7 @@ def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -
 
 
 def test_pairs_of_older_versions_are_read() -> None:
-    """As their snapshots have them."""
+    """Pairs of an older version's snapshot are restored."""
     waiting = Waiting()
     waiting.restore([(3, 30), (7, 10)])
 
@@ -101,7 +101,7 @@ def test_pairs_of_older_versions_are_read() -> None:
 
 
 def test_messages_without_an_owner_are_nobody_s() -> None:
-    """As older versions kept all: they leave room for those that have one, and go like others."""
+    """Messages of older versions have no owner; they leave room for others, and go like them."""
     before = Waiting()
     for offset in range(50):
         before.add(offset, offset)

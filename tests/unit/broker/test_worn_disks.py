@@ -1,4 +1,4 @@
-"""What a replica's own disk does to it: nothing that another replica would notice."""
+"""A replica's own disk faults have no effect that another replica would notice."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def filled(directory: Path, messages: int, queues: int = 1) -> LeadingMachine:
 
 
 def state_of(machine: Machine) -> dict[str, object]:
-    """What replicas agree on, with the units of the queue."""
+    """State that replicas agree on, with the queue's units."""
     state = msgspec.to_builtins(saved_state_of(machine))
     for own in ("ahead_index", "keys"):
         del state[own]
@@ -129,7 +129,7 @@ def test_what_found_no_room_is_written_when_there_is_some(
 async def test_a_full_disk_costs_a_save_and_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried again every few seconds, though somebody waits for it, until there is room."""
+    """A save that a full disk prevents is tried every few seconds, until there is room."""
     monkeypatch.setattr(limits, "SYNCED_ONE_BY_ONE_MAX", 2)
     leader = filled(tmp_path, messages=1, queues=4)
     tried_at: list[float] = []

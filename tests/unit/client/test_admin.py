@@ -1,4 +1,4 @@
-"""The administration without brokers: what it makes of answers, what it says if nobody is there.
+"""Admin without brokers: the answers that it reads, and its errors if no server is there.
 
 A real name server answers; `tests/integration/client/test_mqadmin_commands.py` has the brokers.
 """
@@ -84,7 +84,7 @@ async def test_without_brokers_every_call_says_what_to_start() -> None:
 
 
 async def test_without_name_servers_every_call_says_which_were_asked() -> None:
-    """One unreachable name server is passed over; if all are, each is named."""
+    """An unreachable name server is passed over; if all are, the error names each."""
     async with name_server() as address, Admin(f"{DEAD};{address}") as admin:
         assert await admin.topics.list() == ()
     async with Admin(f"{DEAD};127.0.0.1:2") as admin:
@@ -99,7 +99,7 @@ def test_addresses_are_checked_before_anything_is_sent() -> None:
 
 
 async def test_routes_and_lists_come_from_the_name_server() -> None:
-    """Also of brokers that can't be reached; the cluster list shows those as unreachable."""
+    """Lists have brokers that can't be reached; the cluster list shows them as unreachable."""
     async with two_clusters() as admin:
         (group,) = (await admin.topics.route("Topic-broker-a")).groups
         assert (group.cluster, group.read_queues, group.write_queues) == ("X", 2, 3)

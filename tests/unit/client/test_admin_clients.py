@@ -1,4 +1,4 @@
-"""Connected clients: what is made of their running info, and of points in time."""
+"""Connected clients: their running info, and points in time, as Admin reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqclient.commands.terminal.times import parse_time
 
 
 def test_a_stock_consumers_running_info_becomes_plain() -> None:
-    """Maps that are keyed by queues, which are no JSON, get "topic/broker/queue" as keys."""
+    """A map that is keyed by queues, which is not JSON, gets "topic/broker/queue" as keys."""
     stock = (
         b'{"mqTable":{{"brokerName":"b","queueId":3,"topic":"T"}:{"commitOffset":7,"locked":false}},'
         b'"properties":{"PROP_CLIENT_VERSION":"V4_9_8"},"statusTable":{},"subscriptionSet":[]}'
@@ -28,7 +28,7 @@ def test_a_stock_consumers_running_info_becomes_plain() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"'])
 def test_running_info_that_is_none_is_refused(body: bytes) -> None:
-    """It comes from a client, by way of a broker that does not look at it."""
+    """Running info comes from a client through a broker that does not check it."""
     with pytest.raises(BadInput):
         running_info(body)
 
@@ -50,6 +50,6 @@ def test_a_time_is_given_as_in_rocketmq_or_as_iso_8601() -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-2", "12:30", "2026-13-01T00:00"])
 def test_a_time_that_is_not_understood_is_refused(text: str) -> None:
-    """Never silently another one: an offset reset can't be taken back."""
+    """A wrong time is refused, because an offset reset can't be taken back."""
     with pytest.raises(ConfigError, match="not understood"):
         parse_time(text)

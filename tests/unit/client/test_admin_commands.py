@@ -1,4 +1,4 @@
-"""What `mqadmin` prints, and how it reads offsets."""
+"""The printed output of `mqadmin`, and how it reads offsets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_numbers_are_right_aligned_and_texts_left(capsys: pytest.CaptureFixture[
 
 
 def test_truth_is_told_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    """As RocketMQ's tools spell it, in a column of texts."""
+    """Truth values are printed in lower case, as RocketMQ's tools spell them."""
     assert printed(capsys, Table(("KEY", "VALUE"), [("enabled", True), ("name", "x")])) == [
         "KEY      VALUE",
         "enabled  true",
@@ -67,7 +67,7 @@ def test_a_group_without_a_leader_gets_a_note() -> None:
 
 @pytest.mark.parametrize("text", ["now", "-1"])
 def test_no_message_is_later_than_now(text: str) -> None:
-    """As a bound, now is later than all: -e now leaves none out, -b now shows none."""
+    """ "now" as a bound is the end of time: -e now leaves no message out, -b now shows none."""
     assert parse_bound(text) == END_OF_TIME_MS
     assert parse_bound("1000") == 1000
 
@@ -102,7 +102,7 @@ def test_text_is_shown_in_one_line() -> None:
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_no_command_sends_control_characters_to_a_terminal(text: str) -> None:
-    """As a table, below it, and as JSON, which means the same as before."""
+    """Control characters are escaped in a table, below it, and in JSON, which means the same."""
     out = io.StringIO()
     with redirect_stdout(out):
         print_table(Table(("NAME",), [(text,), ("x",)], [text]))
@@ -130,7 +130,7 @@ def test_an_offset_is_a_place_in_each_queue(text: str, offset: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "latest", "1.5", "@5"])
 def test_an_offset_that_is_not_understood_is_refused(text: str) -> None:
-    """Never silently the default."""
+    """A wrong offset is refused, and never taken for the default."""
     with pytest.raises(ConfigError, match="earliest, a queue offset, or -N"):
         parse_offset(text)
 
@@ -142,7 +142,7 @@ def test_an_offset_that_is_not_understood_is_refused(text: str) -> None:
 def test_a_table_fits_the_terminal_and_cuts_nothing(
     rows: list[tuple[str, int]], columns: int
 ) -> None:
-    """What is too wide stands upright, each value behind its header."""
+    """A row that is too wide stands upright, with each value behind its header."""
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         patch.setenv("COLUMNS", str(columns))
@@ -180,7 +180,7 @@ def test_a_time_is_read_as_it_is_printed(
 
 
 def test_commands_print_by_the_renderer_alone() -> None:
-    """So whatever a server says is escaped, whichever command shows it."""
+    """Commands print through the renderer alone, so whatever a server says is escaped."""
     folder = Path(commands.__file__).parent
     writes = re.compile(r"\bprint\(|sys\.stdout|Console\(|\becho\b")
     found = [
@@ -192,7 +192,7 @@ def test_commands_print_by_the_renderer_alone() -> None:
 
 
 def test_an_error_that_a_server_has_worded_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its remark may hold anything, too."""
+    """An error is printed as one line, whatever the server's remark holds."""
     hostile = "a\x1b[2J\r\nb\x9b31m"
     with pytest.raises(SystemExit):
         _fail(sentence(Refused("x", "y", 1, hostile)), 1)

@@ -1,4 +1,4 @@
-"""What the administration says of topics and groups that are not there, or have nothing yet.
+"""Admin's answers about topics and groups that don't exist, or have nothing yet.
 
 The broker is the real one, on a ledger in memory; the name server shows what it has.
 """
@@ -58,7 +58,7 @@ async def administered(directory: Path) -> AsyncIterator[Admin]:
 
 
 async def test_every_group_that_is_listed_can_be_looked_at(tmp_path: Path) -> None:
-    """One without offsets and members has a config: it is there, and has read nothing."""
+    """A group with a config alone exists, and has read nothing."""
     async with administered(tmp_path) as admin:
         await admin.groups.update("Quiet")
         for group in await admin.groups.list():
@@ -72,7 +72,7 @@ async def test_every_group_that_is_listed_can_be_looked_at(tmp_path: Path) -> No
 
 
 async def test_what_is_not_there_is_not_deleted(tmp_path: Path) -> None:
-    """Whoever mistypes a name must not believe that it is gone."""
+    """Deleting an unknown topic or group is an error: its name may be mistyped."""
     async with administered(tmp_path) as admin:
         with pytest.raises(UnknownTarget, match="there is no topic 'Nope'"):
             await admin.topics.delete("Nope")
@@ -101,7 +101,9 @@ async def test_what_is_not_there_is_not_deleted(tmp_path: Path) -> None:
 def test_a_wrong_command_line_is_told_in_the_names_of_the_docs(
     line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And its status is 2: nobody was asked anything."""
+    """A wrong command line has status 2, since no server was asked, and an error in the docs'
+    names.
+    """
     with pytest.raises(SystemExit) as ended:
         main(line.split())
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""Numbers from an application that can't be meant are refused where they come in, by name."""
+"""Numbers that make no sense are refused at the call, with the parameter's name."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MADE_WITH = [
 
 @pytest.mark.parametrize(("client", "name", "value"), MADE_WITH)
 def test_a_client_is_not_made_with(client: Callable[..., object], name: str, value: object) -> None:
-    """Nothing is connected yet."""
+    """A constructor refuses a wrong number, before any connection."""
     wanted = {} if client in (Producer, Admin) else {"group": "C", "subscriptions": {"T": "*"}}
     with pytest.raises(BadInput, match=name):
         client(**{name: value}, **wanted)
 
 
 async def test_a_call_is_refused(autojump_clock: MockClock) -> None:
-    """Before anything is sent or taken."""
+    """A call refuses a wrong number before anything is sent or taken."""
     async with (
         local_cluster(replicas=1) as cluster,
         cluster.producer("P") as producer,

@@ -29,7 +29,7 @@ def take(accumulator: Accumulator, now_s: float = 0.0) -> Batch:
 
 
 def test_what_arrives_while_a_batch_is_under_way_leaves_with_the_next() -> None:
-    """Without linger the first message leaves alone; its followers gather behind it."""
+    """Without linger the first message leaves alone, and the next ones gather behind it."""
     accumulator = Accumulator("b")
     add(accumulator, 1)
     first = take(accumulator)
@@ -118,7 +118,7 @@ def test_records_added_together_stay_together() -> None:
 
 
 def test_a_message_alone_is_a_batch_by_itself() -> None:
-    """Neither the messages before it nor those after it share its batch."""
+    """A message alone shares its batch neither with messages before it nor after it."""
     accumulator = Accumulator("b")
     add(accumulator, 1)
     accumulator.add(Slot("mine", 3.0), "T", 0, record(2), 0.0, Kind.ALONE)
@@ -132,7 +132,7 @@ def test_a_message_alone_is_a_batch_by_itself() -> None:
 
 
 def test_messages_that_wait_with_the_broker_do_not_wait_for_each_other() -> None:
-    """All for one queue, and as many under way as there are lanes; others for it take turns."""
+    """Messages that wait at the broker are under way together, as many as there are lanes."""
     accumulator = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
     for number in range(10):
         accumulator.add(Slot("k", 3.0), "T", 0, record(number), 0.0, Kind.DELAYED)
@@ -168,10 +168,9 @@ MESSAGES = 24
 
 @given(data=st.data())
 def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
-    """A broker that stores or refuses batches at will, and is sent each again until it stores it,
+    """A broker that stores or refuses batches at will holds each queue's records in their order.
 
-    holds every queue's records in the order in which they were added; those added together for
-    several queues it has from one batch.
+    Records that were added together for several queues come from one batch.
     """
     accumulator = Accumulator("b", batch_bytes_max=data.draw(st.integers(10, 60)))
     stored: dict[int, list[bytes]] = {}
@@ -217,7 +216,7 @@ def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
 
 
 def test_a_batch_across_queues_waits_for_all_of_them() -> None:
-    """And what comes behind it, in any of them, waits for it; when it expires they go on."""
+    """A batch across queues waits for all of them, and later batches of any of them wait for it."""
     accumulator = Accumulator("b", lanes_per_topic=4, in_flight_max=4)
     add(accumulator, 1, queue_id=1)
     first = take(accumulator)

@@ -1,4 +1,4 @@
-"""The blocking face: whatever the asynchronous one has, under the same names."""
+"""The blocking clients have all that the asynchronous ones have, under the same names."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PARTS = parts(mqclient.Admin("h:1"), Part)
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_each_face_has_the_same_calls_with_the_same_parameters(name: str) -> None:
-    """Nobody has to learn two clients, or to miss a setting of the other one."""
+    """Both faces have the same calls, so that a user of one need not learn the other."""
     there, here = getattr(mqclient, name), getattr(blocking, name)
     compare(there, here, "__init__")
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_each_part_of_the_administration_has_the_same_calls(name: str) -> None:
-    """With the same parameters; and the blocking face has no part of its own."""
+    """A part of the administration has the same calls and parameters in both faces."""
     here = getattr(blocking.Admin("h:1"), name)
     compare(type(getattr(mqclient.Admin("h:1"), name)), type(here))
     assert parts(blocking.Admin("h:1"), blocking.AdminPart) == PARTS

@@ -1,5 +1,4 @@
-"""Columns to records: each row is a message, as a producer would have made it, and wrong rows are
-named."""
+"""Columns to records: each row becomes a message as a producer makes it; wrong rows are named."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ QUEUES = tuple(MessageQueue("T", name, queue) for name in ("a", "b") for queue i
 
 
 def sender(host: str = "10.0.0.1") -> Sender:
-    """A program at that address."""
+    """A sender at an IPv4 or IPv6 address."""
     return Sender(UniqueKeys("10.0.0.1"), host_bytes(host, 0), NOW_MS)
 
 
@@ -60,8 +59,7 @@ rows = st.fixed_dictionaries(
 def test_each_row_is_one_message_in_its_place(
     table: list[dict[str, object]], size_max: int, is_arrow: bool, is_ipv6: bool
 ) -> None:
-    """With its body, key, tags, properties and time; in the queue of its key, in the order of rows;
-    in batches that are no larger than asked for."""
+    """Each row is one message in the queue of its key, in the order of rows, in bounded batches."""
     names = ("body", "key", "tags", "properties", "born")
     lists = {name: [row[name] for row in table] for name in names}
     if is_arrow:
@@ -118,14 +116,14 @@ def test_each_row_is_one_message_in_its_place(
 
 
 def test_rows_without_a_key_use_all_queues_evenly() -> None:
-    """Some at a time, so that a batch has few runs."""
+    """Rows without a key go to all queues, some at a time, so that a batch has few runs."""
     batches = made(Columns([b"%d" % number for number in range(600)]))
     counts = {(batch.broker_name, *run) for batch in batches for run in batch.runs}
     assert counts == {(queue.broker_name, queue.queue_id, 100) for queue in QUEUES}
 
 
 def test_times_have_any_unit() -> None:
-    """As Spark and others keep them; a time zone changes nothing."""
+    """Times may have any unit, as Spark and others keep them; a time zone changes nothing."""
     then = datetime(2026, 11, 27, tzinfo=UTC)
     for unit in ("s", "ms", "us", "ns"):
         born = pa.array([then], pa.timestamp(unit, tz="UTC"))
@@ -158,14 +156,14 @@ WRONG = {
 
 @pytest.mark.parametrize("reason", WRONG)
 def test_a_wrong_row_is_named_before_any_is_sent(reason: str) -> None:
-    """By its number, with what is wrong with it."""
+    """The error has the wrong row's number and what is wrong with it."""
     columns = Columns(**{"body": [b"", b""], **WRONG[reason]})
     with pytest.raises(BadMessage, match=f"^row 1 of .* 'T': .*{re.escape(reason)}"):
         encode_columns("T", columns, QUEUES, sender())
 
 
 def test_columns_are_equally_long() -> None:
-    """Which of them is not is told."""
+    """Columns of different lengths are refused with their names."""
     with pytest.raises(BadMessage, match="tags has 1 rows, body has 2"):
         made(Columns([b"", b""], tags=["t"]))
     with pytest.raises(BadMessage, match="born has 3 rows, body has 2"):

@@ -1,4 +1,4 @@
-"""Every public call of every face, on what is not open: ClientClosed, at once, as it is."""
+"""Public calls on a client that is not open raise ClientClosed at once."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def expect_closed(face: object) -> None:
 async def test_each_call_of_what_is_not_open_says_so_at_once(
     make: Callable[[], Producer | Consumer | Admin],
 ) -> None:
-    """Before the block and after it, for the asynchronous faces."""
+    """An asynchronous client's calls raise ClientClosed before its block and after it."""
     with trio.fail_after(20):
         face = make()
         await expect_closed(face)
@@ -141,7 +141,7 @@ async def test_each_call_of_what_is_not_open_says_so_at_once(
 def test_each_blocking_call_of_what_is_not_open_says_so_at_once(
     make: Callable[[], blocking.Producer | blocking.Consumer | blocking.Admin],
 ) -> None:
-    """Before the block and after it, for the blocking faces."""
+    """A blocking client's calls raise ClientClosed before its block and after it."""
     face = make()
     trio.run(expect_closed, face)
     with face:
@@ -177,7 +177,7 @@ async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome
 
 
 def give_one_message(consumer: Consumer) -> None:
-    """As if a queue of its own had been read."""
+    """Give a consumer one message, as if a queue had been read."""
     assignment = consumer._assigned()
     progress = QueueProgress(RECEIVED.queue)
     progress.start(RECEIVED.queue_offset)
@@ -188,7 +188,7 @@ def give_one_message(consumer: Consumer) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int) -> None:
-    """Not in an ExceptionGroup: `except ValueError` is what a user writes."""
+    """A handler's exception is raised as itself, not within an ExceptionGroup."""
 
     def handler(message: ReceivedMessage) -> None:
         raise ValueError("the handler's")
@@ -201,7 +201,7 @@ async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int
 
 
 def test_a_blocking_handlers_exception_reaches_the_caller_as_it_is() -> None:
-    """From this thread, and from those of a higher `concurrency`."""
+    """A blocking handler's exception is raised as itself, from one thread or several."""
 
     def handler(message: ReceivedMessage) -> None:
         raise ValueError("the handler's")

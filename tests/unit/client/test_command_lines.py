@@ -41,7 +41,7 @@ def refused(argument: Argument, text: str) -> str | None:
     given = App()
 
     def run(*, value: Any = None) -> None:
-        """Nothing to do."""
+        """Do nothing with the option's value."""
 
     hint = argument.field_info.annotation
     run.__annotations__ = {"value": hint}
@@ -56,7 +56,7 @@ def refused(argument: Argument, text: str) -> str | None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_whole_number_is_neither_rounded_nor_read_otherwise(program: str) -> None:
-    """`-r 1.5` was 2: whoever gave it was told of no error. The option is named."""
+    """A whole number with a fraction is refused with the option's name, and not rounded."""
     for argument in arguments_of(import_module(program).app):
         if takes(argument, int):
             for text in ("1.5", "2.0", "1e3", "0x10", "1_000", "nan", "\u0663", "9" * 20, ""):

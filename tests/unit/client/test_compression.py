@@ -1,4 +1,4 @@
-"""Compressed bodies: each algorithm, both ways, and what is no such body."""
+"""Compressed bodies: each algorithm, both ways, and bodies that are damaged."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def test_what_a_producer_compresses_is_read(name: str) -> None:
 
 @each
 def test_what_rocketmq_compresses_is_read(name: str) -> None:
-    """The bytes are those of the Java client 5.5.0, whose classes read ours, too."""
+    """Bodies from the Java client 5.5.0 are read; its classes read ours, too."""
     assert inflate((THEIRS / f"theirs.{name}").read_bytes(), BITS[name], "it") == BODY
 
 
 def test_old_producers_mean_zlib() -> None:
-    """They name no algorithm."""
+    """A compressed body that names no algorithm, as old producers send it, is zlib's."""
     assert inflate(zlib.compress(BODY), COMPRESSED | UNNAMED, "it") == BODY
 
 
 def test_java_reads_independent_blocks_only() -> None:
-    """Of LZ4 frames, which say in their header what they have."""
+    """LZ4 frames have independent blocks, the only ones that Java reads."""
     body, _ = deflated("lz4", BODY * 20)
 
     assert not lz4.frame.get_frame_info(body)["block_linked"]
@@ -62,7 +62,7 @@ def test_java_reads_independent_blocks_only() -> None:
 
 @each
 def test_what_would_not_become_smaller_is_sent_as_it_is(name: str) -> None:
-    """And what is below the bound."""
+    """A body is sent as it is if it would not become smaller, or is below the bound."""
     compressor = check_compression(name, 4096)
     assert compressor is not None
 
@@ -80,7 +80,7 @@ def test_a_bomb_ends_at_a_messages_bound(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_bomb_of_no_declared_size_ends_there_too() -> None:
-    """As RocketMQ's own producers send Zstandard."""
+    """A Zstandard stream without a size, as RocketMQ's producers send it, has the bound, too."""
     stream = io.BytesIO()
     with zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as writer:
         for _ in range(BOMB_BYTES >> 20):
@@ -92,7 +92,7 @@ def test_a_bomb_of_no_declared_size_ends_there_too() -> None:
 
 @each
 def test_what_is_cut_off_or_of_another_kind_is_named(name: str) -> None:
-    """With the place of the message, which the caller knows."""
+    """A body that is cut off or of another algorithm is an error with the message's place."""
     body, sys_flag = deflated(name, BODY)
     for wrong in (body[:-5], body[: len(body) // 2], b"", BODY, b"\0" * 40):
         with pytest.raises(RecordError, match="the body at 7"):
@@ -102,7 +102,7 @@ def test_what_is_cut_off_or_of_another_kind_is_named(name: str) -> None:
 
 
 def test_a_producer_is_told_what_there_is() -> None:
-    """Before it sends anything."""
+    """A producer refuses an unknown algorithm or a wrong bound before it sends anything."""
     with pytest.raises(BadInput, match="'snappy': expected 'zlib', 'lz4', 'zstd' or None"):
         Producer("127.0.0.1:1", compression="snappy")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="compress_from_bytes=-1"):
@@ -113,7 +113,7 @@ def test_a_producer_is_told_what_there_is() -> None:
 async def test_consumers_see_the_body_as_it_was(
     name: Compression, autojump_clock: MockClock
 ) -> None:
-    """Of plain, delayed and transactional messages; the broker keeps the compressed bytes."""
+    """Consumers see the original bodies of plain, delayed and transactional messages."""
     async with (
         local_cluster(replicas=1) as cluster,
         cluster.producer("P", compression=name, checker=lambda _: "rollback") as producer,

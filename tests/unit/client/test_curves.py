@@ -15,20 +15,20 @@ NUMBERS = st.floats(-1e15, 1e15)
 
 
 def history(*values: float, name: str = "lag", step_ms: int = 10_000) -> ServerHistory:
-    """One figure over time."""
+    """One figure over time, as a server's history."""
     times = tuple(step_ms * number for number in range(len(values)))
     return ServerHistory("h:1", (name,), times, tuple((value,) for value in values))
 
 
 def test_a_curve_goes_from_the_least_to_the_greatest() -> None:
-    """One block for each value, if there are few."""
+    """A curve with few values has one block for each."""
     (curve,) = curves(history(0, 1, 2, 7), 3600)
     assert (curve.name, curve.least, curve.most, curve.last) == ("lag", "0", "7", "7")
     assert curve.drawn == "▁▂▃█"
 
 
 def test_what_only_grows_is_shown_by_how_fast() -> None:
-    """In a second; a process that began anew is no step down."""
+    """A counter is shown as its growth in a second; a new process is no step down."""
     (curve,) = curves(history(0, 100, 300, 50, name="messages_in_total"), 3600)
     assert (curve.name, curve.least, curve.most, curve.last) == ("messages_in/s", "5", "20", "5")
     assert rates([0, 1000, 1000, 2000], [0, 1, 5, 9]) == [1, 4]
@@ -45,7 +45,7 @@ def test_only_so_much_of_the_hour_is_shown() -> None:
 @given(values=st.lists(NUMBERS, min_size=1, max_size=400))
 @example(values=[0.0, 2.2250738585e-313])
 def test_a_curve_is_never_wider(values: list[float]) -> None:
-    """Nor empty; whatever the values are."""
+    """A curve is neither wider than its bound nor empty, whatever the values are."""
     line = drawn(values)
     assert 1 <= len(line) == min(len(values), limits.CURVE_COLUMNS)
     assert set(line) <= set("▁▂▃▄▅▆▇█")
@@ -73,5 +73,5 @@ def test_numbers_are_short(value: float, told: str) -> None:
 @given(NUMBERS)
 @example(-5e-324)
 def test_no_number_is_long(value: float) -> None:
-    """Whatever it is."""
+    """A number has at most ten characters, whatever its value is."""
     assert len(short(value)) <= 10

@@ -1,4 +1,4 @@
-"""Delays as a message's own fields: what a broker is asked for, and what makes no sense."""
+"""Delays as fields of a message: the broker's properties, and combinations that are refused."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_each_field_is_a_property_of_rocketmqs(
     ],
 )
 def test_what_can_not_be_meant_never_leaves(message: Message, named: str) -> None:
-    """The error names the field, or the one that is there for it."""
+    """A delay that makes no sense is refused with the name of its field."""
     with pytest.raises(BadMessage, match=named):
         Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3").encode(message, 0)
 
 
 def test_a_half_message_names_its_producer_group() -> None:
-    """It has the transaction bits; its commit decides when it is seen, so it can't be delayed."""
+    """A half message has its producer group and can't be delayed: its commit decides."""
     encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
     _, record = encoder.encode(Message("T", b"", keys="k"), 0, "PG")
     half = ReceivedMessage(memoryview(record), "b")

@@ -1,4 +1,4 @@
-"""What the doctor finds wrong: each check, on facts that show it, and on facts that don't."""
+"""The doctor's checks, each on facts that show a fault, and on facts that don't."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMESRV = "10.0.0.9:9876"
 
 
 def info(node: int, **changes: Any) -> GroupInfoResponseHeader:
-    """What a member of a group of three says of the group; n0 leads."""
+    """The group's state as a member of three tells it; n0 leads."""
     members = [(f"n{each}", address) for each, address in ADDRESSES.items()]
     role = "follower" if node else "leader"
     healthy = {"node_id": f"n{node}", "role": role, "term": 7, "members": members}
@@ -49,7 +49,7 @@ def info(node: int, **changes: Any) -> GroupInfoResponseHeader:
 
 
 def broker(node: int, **changes: Any) -> BrokerFacts:
-    """A healthy member."""
+    """A healthy member, with changes."""
     healthy = BrokerFacts(
         "C",
         "broker-a",
@@ -78,7 +78,7 @@ def with_figures(node: int, **figures: str) -> BrokerFacts:
 
 
 def facts(*brokers: BrokerFacts, **changes: Any) -> Facts:
-    """A cluster with three members, of which these are not as they should be."""
+    """A cluster of three members, some of them replaced."""
     others = {each.address: each for each in map(broker, ADDRESSES)}
     others |= {each.address: each for each in brokers}
     healthy = Facts(
@@ -98,7 +98,7 @@ def namesrv(**changes: Any) -> tuple[NamesrvFacts, ...]:
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
-    """Nor have facts without any server."""
+    """A healthy cluster has no finding, nor has one without any server."""
     assert findings(facts()) == ()
     assert findings(Facts(NOW_MS, "1.0")) == ()
     assert not_asked(facts()) == ()
@@ -182,7 +182,7 @@ BROKEN: dict[str, tuple[Callable[[], Facts], str]] = {
 
 @pytest.mark.parametrize("check", BROKEN)
 def test_what_is_wrong_is_found_with_its_place_and_its_remedy(check: str) -> None:
-    """By its own check, and by no other."""
+    """A fault is found by its own check and no other, with its place and a remedy."""
     make, told = BROKEN[check]
     found = findings(make())
     assert {each.check for each in found} == {check}
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_found_with_its_place_and_its_remedy(check: str) -> Non
 
 
 def test_every_check_is_shown_to_find_something() -> None:
-    """A row of the list is no promise."""
+    """Each check of the list has facts here that it finds."""
     named = {name for check in CHECKS for name in check.name.split(", ")}
     assert named == set(BROKEN)
 
@@ -247,7 +247,7 @@ def test_a_check_says_nothing_of_what_may_be_well(harmless: Facts) -> None:
 
 
 def test_what_could_not_be_asked_is_told() -> None:
-    """Also states that went on while they were asked for: they were not compared."""
+    """Questions without an answer are named, and states that changed during the comparison."""
     moved = facts(
         broker(2, tables_index=1_000_001), unasked=(Unasked("the config of x", "no answer"),)
     )
@@ -271,7 +271,7 @@ def test_configs_are_passed_on_without_secrets() -> None:
 
 
 def test_a_bundle_is_judged_as_the_cluster_was(tmp_path: Path) -> None:
-    """All facts come back from it; only its user may read it, and it replaces no file."""
+    """A bundle gives back all facts; only its user may read it, and it replaces no file."""
     path, log = tmp_path / "bundle.tar.gz", tmp_path / "broker.log"
     log.write_bytes(b"x" * 100 + b"y" * limits.BUNDLE_LOG_BYTES)
     for make, _ in BROKEN.values():
@@ -324,7 +324,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile
     ids=map(str, range(14)),
 )
 def test_an_archive_that_is_not_ours_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
-    """With its name; nothing is written, followed, or unpacked without a bound."""
+    """A foreign archive is refused with its name, and nothing is written or unpacked."""
     path = tmp_path / "foreign.tar.gz"
     path.write_bytes(content)
     with pytest.raises(BadInput, match=told):
@@ -333,7 +333,7 @@ def test_an_archive_that_is_not_ours_is_refused(tmp_path: Path, content: bytes, 
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """In place of an archive or a log; nor a folder, nor what is not there."""
+    """A pipe or a folder in place of an archive or a log is refused at once."""
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", ".", "none"):
         with pytest.raises(ConfigError):
@@ -346,7 +346,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_no_damage_of_an_archive_ends_otherwise(
     tmp_path_factory: pytest.TempPathFactory, place: int, byte: int, cut: int
 ) -> None:
-    """It is read, or refused; before and after compression."""
+    """A damaged archive is read or refused, with the damage before or after compression."""
     path = tmp_path_factory.getbasetemp() / "damaged.tar.gz"
     path.unlink(missing_ok=True)
     write_bundle(path, facts(), {})
@@ -400,7 +400,7 @@ DOCUMENT = msgspec.json.encode(
 
 @given(st.data())
 def test_no_value_of_facts_ends_a_check(data: st.DataObject) -> None:
-    """Any value in an archive may be any other: it is refused, or judged and printed."""
+    """A bundle with any value in place of any other is refused, or judged and printed."""
     document = msgspec.json.decode(DOCUMENT)
     for _ in range(data.draw(st.integers(1, 4))):
         *way, last = data.draw(st.sampled_from([each for each in places(document) if each]))

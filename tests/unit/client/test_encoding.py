@@ -1,4 +1,4 @@
-"""From message to record and back: what a producer encodes, a consumer reads, checked."""
+"""Messages encoded by a producer are read by a consumer as they were, and are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def received(record: bytes) -> ReceivedMessage:
 
 
 def test_a_message_comes_back_as_it_went() -> None:
-    """Everything that the sender set is there, and the unique key that it was given."""
+    """A message comes back with all that its sender set, and its unique key."""
     message = Message("T", b"body", keys="a b", tags="X", properties={"p": "ü"}, flag=7)
     unique_key, record = encoder().encode(message, 3)
     back = received(record)
@@ -72,13 +72,13 @@ def test_unique_keys_are_unique_and_sort_by_age() -> None:
 
 @pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TRAN_MSG"])
 def test_a_delay_or_a_transaction_is_refused_rather_than_ignored(name: str) -> None:
-    """It would be seen at once; the error names the property."""
+    """A property that means a delay or a transaction is refused by its name."""
     with pytest.raises(BadMessage, match=name):
         encoder().encode(Message("T", b"body", properties={name: "1"}), 0)
 
 
 def test_a_damaged_body_is_not_handed_out() -> None:
-    """One flipped bit in the body raises, naming the message's place."""
+    """A body with one flipped bit raises an error with the message's place."""
     _, record = encoder().encode(Message("T", b"body"), 3)
     at = record.index(b"body")
     damaged = record[:at] + b"bodx" + record[at + 4 :]

@@ -1,4 +1,4 @@
-"""Reading, working and writing in one step, against a cluster in this process, on virtual time."""
+"""Consuming and producing in one transaction, on a local cluster and virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 
 @asynccontextmanager
 async def one_group(*topics: str, queues: int = 2) -> AsyncIterator[LocalCluster]:
-    """One broker group, with these topics."""
+    """A cluster of one broker group with these topics."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.admin() as admin:
             for topic in topics:
@@ -44,14 +44,14 @@ async def one_group(*topics: str, queues: int = 2) -> AsyncIterator[LocalCluster
 
 
 async def fill(cluster: LocalCluster, count: int, topic: str = "In", first: int = 0) -> None:
-    """Numbered inputs."""
+    """Send numbered inputs to a topic."""
     async with cluster.producer("P") as producer:
         for number in range(first, first + count):
             await producer.send(Message(topic, b"%d" % number))
 
 
 async def everything(cluster: LocalCluster, topic: str, wait_s: float = 3.0) -> list[bytes]:
-    """What is in a topic."""
+    """Bodies of all messages in a topic."""
     found: list[bytes] = []
     async with cluster.consumer(None, {topic: "*"}, assign="all", offsets=None) as consumer:
         while messages := await consumer.poll(timeout_s=wait_s):
@@ -65,7 +65,7 @@ def reader(cluster: LocalCluster, group: str = "G", **settings: object) -> Consu
 
 
 async def taken(consumer: Consumer, count: int = 1) -> list[ReceivedMessage]:
-    """At least so many messages, as one poll gives them or several."""
+    """At least `count` messages, by one poll or several."""
     found: list[ReceivedMessage] = []
     with trio.fail_after(PATIENCE_S):
         while len(found) < count:
@@ -97,7 +97,7 @@ async def committed(cluster: LocalCluster, group: str = "G") -> int:
 
 
 async def test_outputs_and_offsets_are_stored_together() -> None:
-    """To any topics, each where its result says; the next member goes on behind."""
+    """Outputs go to any topics, each to its result's place, and the next member goes on behind."""
     async with one_group("In", "Out", "Mails") as cluster:
         await fill(cluster, 5)
         async with cluster.producer("P", name="billing") as producer, reader(cluster) as consumer:
@@ -127,7 +127,7 @@ async def test_outputs_and_offsets_are_stored_together() -> None:
 
 
 async def test_after_an_exception_nothing_is_stored_and_messages_come_again() -> None:
-    """In their order; the exception is the caller's. The same after a rollback."""
+    """An exception or a rollback stores nothing, and the messages come again in their order."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 3)
         async with cluster.producer("P", name="billing") as producer, reader(cluster) as consumer:
@@ -159,7 +159,7 @@ async def test_after_an_exception_nothing_is_stored_and_messages_come_again() ->
 
 
 async def test_who_iterates_has_a_transaction_for_each_message() -> None:
-    """Or for several: all that were handed out since the last one."""
+    """An iterating consumer may have a transaction for each message or for several."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 4)
         async with cluster.producer("P", name="billing") as producer, reader(cluster) as consumer:
@@ -198,13 +198,13 @@ async def test_two_members_with_the_same_messages_write_their_outputs_once() -> 
 
 
 async def queues_of(cluster: LocalCluster) -> list[object]:
-    """The queues of the inputs, to be read whoever else reads them."""
+    """Queues of the inputs, read by this consumer whoever else reads them."""
     async with cluster.producer("P") as producer:
         return [*await producer.prepare("In")]
 
 
 async def test_an_older_instance_is_fenced_for_good() -> None:
-    """In its transactions and its sends; what it had in hand is the newer one's."""
+    """An older instance's transactions and sends are fenced; the newer one gets its messages."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
         async with (
@@ -248,7 +248,7 @@ async def test_a_named_producer_sends_as_others_do() -> None:
 
 
 async def test_one_producer_may_have_many_consumers() -> None:
-    """A dozen at a time, each with transactions of its own; those that are closed don't count."""
+    """One producer serves a dozen open consumers with transactions; closed ones don't count."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 14)
         async with cluster.producer("P", name="billing") as producer:
@@ -294,7 +294,7 @@ async def test_what_can_t_be_one_entry_is_refused_with_the_reason() -> None:
 
 
 async def test_bad_uses_name_the_cure() -> None:
-    """No name, a consumer that commits by itself, or keeps its offsets elsewhere; a delay."""
+    """A wrong use of transactions is an error that says what to change."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 1)
         async with (
@@ -333,7 +333,7 @@ async def test_bad_uses_name_the_cure() -> None:
 
 
 async def test_a_message_that_can_t_be_handled_is_sent_back_within_it() -> None:
-    """It comes again by the group's retry topic, and is part of another transaction then."""
+    """A message that is nacked in a transaction comes again, in another transaction."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 3)
         async with cluster.producer("P", name="billing") as producer, reader(cluster) as consumer:
@@ -350,7 +350,7 @@ async def test_a_message_that_can_t_be_handled_is_sent_back_within_it() -> None:
 
 
 async def test_a_queue_that_was_lost_stores_nothing() -> None:
-    """It is its new reader's business; the outputs would be there twice."""
+    """A transaction whose queue was lost stores nothing: the new reader's outputs count."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
         async with (
@@ -375,7 +375,7 @@ async def test_a_queue_that_was_lost_stores_nothing() -> None:
 
 
 async def test_an_ordered_member_moves_its_own_queues() -> None:
-    """Its lock's token goes with the transaction."""
+    """An ordered consumer's transaction has the token of its lock."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
         async with (
@@ -387,7 +387,7 @@ async def test_an_ordered_member_moves_its_own_queues() -> None:
 
 
 async def test_what_was_not_answered_is_stored_or_comes_again() -> None:
-    """Not both: a leader without a majority can't say, and reading goes on where the group is."""
+    """Outputs without an answer are stored or their inputs come again, never both."""
     async with local_cluster() as cluster:
         async with cluster.admin() as admin:
             for topic in ("In", "Out"):

@@ -1,4 +1,4 @@
-"""Forks: what was made before can be opened after, what is open stays with its process."""
+"""Forks: a closed client may be opened in a child, an open one stays with its process."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ MAKE_BLOCKING: dict[str, Callable[[], Face[Any]]] = {
 
 @pytest.mark.parametrize("kind", MAKE)
 async def test_each_call_of_what_is_open_in_the_parent_says_so_at_once(kind: str) -> None:
-    """With both processes and the remedy; the parent's goes on."""
+    """A child's call of an open client names both processes and the remedy; the parent goes on."""
     async with MAKE[kind]() as face:
         in_a_child(lambda: expect_forked(face))
         face.check_open()
@@ -153,7 +153,7 @@ def test_a_child_that_unwinds_its_parents_blocks_ends() -> None:
 
 
 def run_program(program: str) -> str:
-    """What a program prints, which ends in order within its time."""
+    """Standard output of a program that ends with status 0 within its time."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=CHILD_S, check=True
     )
@@ -161,7 +161,7 @@ def run_program(program: str) -> str:
 
 
 def identities(face: Living) -> Iterator[str]:
-    """What brokers tell apart a client, and its messages, by."""
+    """Names by which brokers tell a client and its messages apart."""
     if isinstance(face, Producer):
         yield face._outbox._encoder.encode(Message("T", b""), 0)[0]
         if face.named is not None:
@@ -172,7 +172,7 @@ def identities(face: Living) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKE if kind != "admin"])
 def test_each_process_that_opens_a_copy_has_an_identity_of_its_own(kind: str) -> None:
-    """Client ids, unique keys and a named producer's instance; there is none before."""
+    """A copy that is opened has its own client id, unique keys and instance."""
     face = MAKE[kind]()
     with pytest.raises(ClientClosed, match="no id yet"):
         _ = face.client_id  # type: ignore[attr-defined]
@@ -211,7 +211,7 @@ async def test_an_outcome_that_is_the_parents_is_no_childs() -> None:
 
 
 def test_a_future_of_the_parents_is_done_in_a_child() -> None:
-    """As the pending send that it is of."""
+    """A parent's future raises SendUnknown in a child, as the parent's pending send does."""
     with blocking.Producer(NOBODY) as producer:
         producer.portal.call(producer.client._outbox._topics._publish_to, "T", ROUTE)
         future = producer.send_soon(Message("T", b""), timeout_s=60)
@@ -249,7 +249,7 @@ def test_a_block_of_a_transaction_is_not_ended_in_a_child() -> None:
 
 
 async def test_a_connection_ends_with_its_process_though_a_child_lives() -> None:
-    """Else brokers would take a member that was killed for alive as long as a child of it is."""
+    """A connection ends with its process, so that brokers see a killed member as gone."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(5)
     host, port = listener.getsockname()
@@ -279,7 +279,7 @@ async def test_a_connection_ends_with_its_process_though_a_child_lives() -> None
 def test_a_file_of_offsets_is_free_when_its_consumer_is_closed_though_a_child_lives(
     tmp_path: Path,
 ) -> None:
-    """And it is not free while the consumer has it, though a child has ended."""
+    """A file of offsets is locked while its consumer is open, whatever children do."""
     path = tmp_path / "offsets"
     kept = FileOffsets(path)
     kept.open()
@@ -297,7 +297,7 @@ def test_a_file_of_offsets_is_free_when_its_consumer_is_closed_though_a_child_li
 
 @pytest.mark.parametrize("make", [*MAKE.values(), *MAKE_BLOCKING.values()])
 def test_a_client_is_not_pickled_or_copied(make: Callable[[], object]) -> None:
-    """As `multiprocessing` with spawn would: the error names the remedy."""
+    """Pickling or copying a client is refused with the remedy, as `multiprocessing` would do it."""
     for call in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="Make one where it is used"):
             call(make())

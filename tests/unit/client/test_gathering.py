@@ -1,4 +1,4 @@
-"""`send_soon` gathers messages that have nothing but a body: nobody can tell, but by the clock."""
+"""`send_soon` gathers messages that have a body alone, with no visible difference but speed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def told(pending: PendingSend) -> SendResult:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Message)])
 def test_a_message_with_anything_else_is_not_plain(name: str) -> None:
-    """Each field that a message may have, those of tomorrow too."""
+    """A message is not plain if any field but its body is set, new fields too."""
     message = Message("T", b"x")
     assert plain(message)
     if name != "topic":
@@ -52,7 +52,7 @@ def test_a_message_with_anything_else_is_not_plain(name: str) -> None:
 
 
 async def test_each_message_is_where_its_sender_was_told(autojump_clock: MockClock) -> None:
-    """Whatever kinds come one after the other, of whatever sizes, in batches of any fill."""
+    """Each message lies where its sender was told, for any order of kinds, sizes and batches."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -126,7 +126,7 @@ async def test_a_leaders_death_doubles_and_loses_none(autojump_clock: MockClock)
 async def test_without_a_leader_each_fails_by_its_own_key_when_its_time_is_over(
     autojump_clock: MockClock,
 ) -> None:
-    """Not before, and not much later: those that come later have their whole time, too."""
+    """Without a leader each send fails when its own time is over, the later ones later."""
     async with local_cluster() as cluster, cluster.producer("P", timeout_s=2) as producer:
         await producer.send(Message("T", b"first"))
         for name in cluster.servers:
@@ -189,7 +189,7 @@ async def test_what_a_producer_may_hold_is_kept_to(autojump_clock: MockClock) ->
 
 
 async def test_a_flush_waits_for_what_came_before_it(autojump_clock: MockClock) -> None:
-    """Not for what others send meanwhile; and later messages linger again, if it is given up too"""
+    """A flush waits for earlier messages alone, and later messages linger again."""
     async with (
         local_cluster(replicas=1, groups=2) as cluster,
         cluster.admin() as admin,
@@ -224,7 +224,7 @@ async def test_a_flush_waits_for_what_came_before_it(autojump_clock: MockClock) 
 
 
 async def test_compressed_bodies_are_not_gathered(autojump_clock: MockClock) -> None:
-    """Their size is known only when they are encoded."""
+    """Bodies that are compressed are not gathered, since their size is not known before."""
     bodies = [bytes(5000), b"small"]
     async with local_cluster() as cluster, cluster.producer("P", compression="zlib") as producer:
         pending = [await producer.send_soon(Message("T", body)) for body in bodies]

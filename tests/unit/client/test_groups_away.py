@@ -1,4 +1,4 @@
-"""A broker group is away: tools say what they have not shown, and where a change was not made."""
+"""Tools say what they leave out, and where a change was not made, if a broker group is away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AWAY = "broker-b"
 
 @pytest.fixture(scope="module")
 def halved() -> Iterator[ThreadedCluster]:
-    """Two groups, of which one is away; a topic and a consumer group are on both."""
+    """Two groups with a topic and a consumer group on both; one group is away."""
     with local_cluster_in_thread(replicas=1, groups=2) as cluster:
         with cluster.admin() as admin:
             admin.topics.update("T", read_queues=1, write_queues=1)
@@ -55,7 +55,7 @@ def run(
 def test_what_a_group_that_is_away_has_is_told_as_left_out(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    """To people and to programs: five of ten messages are not all of them."""
+    """A list that lacks a group's rows says so, to people and to programs."""
     status, out, _ = run(capsys, halved, line)
     assert (status, out.count(f"not shown: what broker group {AWAY} has")) == (0, 1)
     status, out, _ = run(capsys, halved, f"{line} -o json")
@@ -66,7 +66,7 @@ def test_what_a_group_that_is_away_has_is_told_as_left_out(
 def test_a_question_about_another_group_leaves_nothing_out(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    """It was answered as it was asked."""
+    """A question about another group has a whole answer, without a note."""
     status, out, _ = run(capsys, halved, line)
     assert (status, AWAY in out) == (0, False)
 
@@ -92,7 +92,7 @@ CHANGES = [
 def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is made on the others, and the status is 1, until an operator retires the group."""
+    """A change is made on the other groups, with status 1, until an operator retires the group."""
     for line in CHANGES:
         status, out, err = run(capsys, halved, line)
         assert (status, out) == (1, ""), line
@@ -115,7 +115,7 @@ def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
 
 @pytest.fixture(scope="module")
 def headless() -> Iterator[ThreadedCluster]:
-    """Two groups with equal topics, groups and users, of which one has lost its majority."""
+    """Two groups with equal topics, groups and users; one has lost its majority."""
     settings = {"dLegerSecret": "the word of this cluster", "adminAddresses": "127.0.0.0/8"}
     with local_cluster_in_thread(replicas=3, groups=2, settings=settings) as cluster:
         with cluster.admin() as admin:
@@ -142,7 +142,7 @@ def headless() -> Iterator[ThreadedCluster]:
 def test_a_group_without_a_leader_keeps_no_change_from_the_others(
     headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    """It is made there, and the status is 1: whether a name is known is asked of each group."""
+    """A change is made on the group with a leader, with status 1."""
     status, out, err = run(capsys, headless, f"{line} --timeout 1")
     assert (status, out) == (1, "")
     assert f"done on broker-a, but not on {AWAY}: " in err

@@ -1,4 +1,4 @@
-"""Handling messages side by side: what may run together, how much of it, and what a failure leaves.
+"""Concurrent handlers: which messages run together, how many, and what a failure leaves.
 
 Queues are filled by hand and time is virtual; handlers are real coroutines.
 """
@@ -47,7 +47,7 @@ def message(queue: MessageQueue, offset: int, key: str = "", body: bytes = b"x")
 
 
 async def nothing(messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
-    """Nothing else belongs to these messages."""
+    """Number of messages to finish: these alone."""
     return len(messages)
 
 
@@ -63,7 +63,7 @@ class Filled:
         self.progress.accept(0, Chunk(Listed(messages), 1), len(keys))
 
     def took(self) -> None:
-        """Nothing is fetched here."""
+        """Do nothing: no message is fetched here."""
 
 
 async def raised(_: ReceivedMessage, error: Exception) -> bool:
@@ -125,7 +125,7 @@ class Bench:
 
 
 async def test_by_default_each_queue_is_handled_in_order() -> None:
-    """With room for ten, there is one of each of the three queues under way."""
+    """One message of each queue is under way at a time, though ten might be."""
     bench = Bench("aaaa", "aaaa", "aaaa")
     await bench.run(4.5, 10)
     assert bench.widest == 3
@@ -146,7 +146,7 @@ async def test_without_order_a_queue_is_handled_by_many() -> None:
 
 
 async def test_what_one_slow_message_holds_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others overtake it, up to the span; then its queue waits, and the other queues do not."""
+    """Other messages overtake a slow one up to the span; then its queue waits, and no other."""
     monkeypatch.setattr(limits, "UNFINISHED_SPAN_PER_QUEUE_MAX", 8)
     bench = Bench("a" * 20, "a" * 20)
 
@@ -159,7 +159,7 @@ async def test_what_one_slow_message_holds_back_is_bounded(monkeypatch: pytest.M
 
 
 async def test_a_key_is_handled_in_order_and_beside_the_others() -> None:
-    """Three keys in a queue: three at a time, each key's messages one after the other."""
+    """Messages of one key run one after the other, beside those of other keys."""
     bench = Bench("aabbaacc")
     await bench.run(4.5, 8, "key")
     assert bench.widest == 3
@@ -194,7 +194,7 @@ async def test_what_takes_too_long_is_cancelled_and_given_to_the_policy() -> Non
 
 
 async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> None:
-    """Nothing is skipped: the one that raised, and those under way, are the first of the next."""
+    """The next run begins with the message that raised and those under way."""
     bench = Bench("aaaa")
     gate = trio.Event()
 
@@ -215,7 +215,7 @@ async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> N
 
 
 async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to() -> None:
-    """What waits of the old place is dropped; what is under way there finishes nothing."""
+    """A queue that is moved drops the old place's messages, and those under way finish nothing."""
     bench = Bench("aaaa")
     progress = bench.readings[QUEUES[0]].progress
 
@@ -233,7 +233,7 @@ async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to() ->
 
 
 async def test_a_handler_need_not_be_asynchronous() -> None:
-    """It is called in the event loop then."""
+    """A handler that is a plain function is called in the event loop."""
     bench = Bench("aa")
     seen: list[int] = []
     await bench.run(0.05, handler=lambda message: seen.append(message.queue_offset))
@@ -241,7 +241,7 @@ async def test_a_handler_need_not_be_asynchronous() -> None:
 
 
 async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing() -> None:
-    """What its handler has is finished; what waited for its lane is not begun."""
+    """A queue that is paused or given up finishes the message under way and begins no other."""
     for how in ("paused", "closing"):
         bench = Bench("aaaa", "b")
         progress = bench.readings[QUEUES[0]].progress
@@ -278,7 +278,7 @@ async def test_of_a_queue_that_is_given_up_only_what_closes_a_gap_is_begun() -> 
 
 
 async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
-    """Up to its size; of one that raises, what it has not finished itself goes to the policy."""
+    """A handler gets batches up to its size; after an error, the policy gets the unfinished rest."""
     bench = Bench("aaaaa", "bb")
     seen: list[list[tuple[int, int]]] = []
     sent_back: list[int] = []
@@ -315,13 +315,13 @@ async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
 def test_a_pace_that_can_not_be_is_refused(
     policy: tuple[int, int, Order, float | None], reason: str
 ) -> None:
-    """By name, before anything is handled."""
+    """A wrong concurrency or span is refused by name, before anything is handled."""
     with pytest.raises(BadInput, match=reason):
         check_policy(*policy)
 
 
 def test_a_timeout_says_which_message_and_what_to_do() -> None:
-    """Its queue, its offset, the time."""
+    """The error of a timeout has the message's queue, its offset and the time."""
     assert "message 7 of" in str(HandlerTimeout(QUEUES[0], 7, 2.5))
     assert "2.5 s" in str(HandlerTimeout(QUEUES[0], 7, 2.5))
 
@@ -330,7 +330,7 @@ def test_a_timeout_says_which_message_and_what_to_do() -> None:
 def test_a_lane_lets_one_in_at_a_time_in_the_order_of_arrival(
     steps: list[tuple[bool, int]],
 ) -> None:
-    """Against a list a lane, of which the first is under way."""
+    """A lane is compared with a list, of which the first is under way."""
     lanes: Lanes[int] = Lanes()
     model: dict[int, list[int]] = defaultdict(list)
     for number, (enters, lane) in enumerate(steps):
@@ -349,7 +349,7 @@ def test_a_lane_lets_one_in_at_a_time_in_the_order_of_arrival(
 
 
 async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off() -> None:
-    """Polling and iterating alike."""
+    """A poll or an iteration finishes earlier messages, unless that is switched off."""
     for asking, expected in ((True, [2]), (False, [0])):
         bench = Bench("aaaa")
         handout = HandOut(lambda its=bench: its.readings, nothing, asking_finishes=asking)
@@ -379,7 +379,7 @@ async def test_what_must_wait_for_its_body_comes_next_and_in_order(seed: int) ->
     lost: set[int] = set()
 
     def change() -> None:
-        """Something happens meanwhile."""
+        """Change a queue at random, during the run."""
         queue, filled = rng.choice([*bench.readings.items()])
         if rng.random() < 0.2:
             filled.progress.paused = not filled.progress.paused
@@ -425,7 +425,7 @@ async def test_what_must_wait_for_its_body_comes_next_and_in_order(seed: int) ->
 
 
 async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many of one, then of the next."""
+    """Iterating takes a bounded number of one queue's messages, then of the next queue's."""
     monkeypatch.setattr(limits, "TURN_RECORDS_MAX", 2)
     bench = Bench("aaaa", "aaaa")
     handout = HandOut(lambda: bench.readings, nothing, asking_finishes=True)

@@ -1,4 +1,4 @@
-"""Heartbeats: every broker knows a client, and is told again only what it may not know."""
+"""Heartbeats tell every broker of a client, and repeat what a broker may not know."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Broker:
         self.connections.append(connection)
 
     def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
+        """Do nothing when a client leaves."""
 
     async def heard_of(self, count: int) -> None:
-        """Wait for so many heartbeats."""
+        """Wait for `count` heartbeats."""
         with trio.fail_after(10):
             while len(self.heard) < count:
                 await self._more.wait()
@@ -90,7 +90,7 @@ async def test_a_broker_that_took_a_heartbeat_is_not_told_again_each_second() ->
 
 
 async def test_it_is_told_again_when_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it takes the client for gone."""
+    """A broker is told again before it takes the client for gone."""
     monkeypatch.setattr(limits, "HEARTBEAT_REPEAT_S", 0.0)
     broker = Broker()
     async with telling(lambda: said("P"), broker):
@@ -121,7 +121,7 @@ async def test_a_heartbeat_that_has_changed_is_told_at_the_next_look() -> None:
 async def test_a_connection_with_too_much_under_way_is_told_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing else of the client ends by that."""
+    """A full connection makes its heartbeat later, and ends nothing else of the client."""
     broker = Broker()
     with monkeypatch.context() as full:
         full.setattr(peer, "REQUESTS_IN_FLIGHT_PER_PEER_MAX", 0)
@@ -133,7 +133,7 @@ async def test_a_connection_with_too_much_under_way_is_told_later(
 
 
 async def test_what_is_told_at_once_goes_to_all() -> None:
-    """Who asks for it knows, or doubts, that a broker has forgotten; who declines is named."""
+    """A heartbeat at once goes to all brokers; one that declines it is named."""
     took, declined = Broker(), Broker(declines=True)
     async with telling(lambda: said("P"), took, declined) as heartbeats:
         await declined.heard_of(LOOKS)

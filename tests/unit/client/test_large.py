@@ -1,4 +1,4 @@
-"""How a message names the parts of its body."""
+"""The manifest of a large message, which names the parts of its body."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_names_no_parts_is_refused(part: int, value: str) -> None:
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from([*GOOD, " "])).map("".join))
 def test_no_text_does_harm(text: str) -> None:
-    """It is read, or refused as bad input."""
+    """A manifest's text is read, or refused as bad input."""
     try:
         manifest = Manifest.decode(text)
     except BadInput:
@@ -87,7 +87,7 @@ def test_a_body_is_cut_without_a_gap() -> None:
 
 
 def test_what_can_not_be_sent_in_parts_is_refused() -> None:
-    """Before any is."""
+    """A message that can't be sent in parts is refused before any part is sent."""
     with pytest.raises(BadMessage, match="at most 268435456 are sent"):
         check_large(Message("T", b"x" * (limits.LARGE_BODY_BYTES_MAX + 1)))
     with pytest.raises(BadMessage, match="can't be delayed"):
@@ -95,7 +95,7 @@ def test_what_can_not_be_sent_in_parts_is_refused() -> None:
 
 
 def test_a_malformed_message_is_handed_out_as_it_is() -> None:
-    """Whoever reads it sees the fault; what the client looks for in it is just not there."""
+    """A malformed message is handed out; fields that can't be read are absent."""
     data = encode_record(
         topic=b"T",
         queue_id=0,

@@ -1,4 +1,4 @@
-"""Searches for a group's leader, shared by all who need one, and how often it is asked."""
+"""Searches for a group's leader, shared by all who need it, and their number."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from mqclient.connection.routing import RouteTable
 
 
 def members(*addresses: str) -> TopicRouteData:
-    """What a name server says of the group."""
+    """A group's route as a name server gives it."""
     return TopicRouteData([BrokerData("c", "broker-a", dict(enumerate(addresses)))])
 
 
 async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_again() -> None:
-    """Its connection broke in between, as when a group loses power and comes back: the search goes
-    on, and whoever needs the leader waits."""
+    """A search goes on if the leader's connection breaks meanwhile, and its callers wait."""
     routes, searches = RouteTable(), 0
 
     async def search(self: LeaderFinder, broker_name: str, topic: str | None) -> None:
@@ -69,7 +68,7 @@ class Busy(Handler):
 @pytest.mark.usefixtures("virtual_world")
 @pytest.mark.parametrize(("refusals", "code"), [(2, 0), (1000, 14)])
 async def test_a_busy_leader_is_asked_again_until_the_deadline(refusals: int, code: int) -> None:
-    """In the words of a real broker; the last answer is the caller's."""
+    """A busy leader is asked again until the deadline; its last answer is the caller's."""
     leader, routes = Busy(refusals), RouteTable()
     async with trio.open_nursery() as nursery, PeerPool() as pool:
         port = await nursery.start(serve_remoting, leader, "127.0.0.1", 0)
@@ -88,7 +87,7 @@ PATIENCE_S = 10.0
 async def test_each_refused_try_is_followed_by_a_pause(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Until the client's patience ends: then the last error is the caller's."""
+    """A refused try is followed by a pause, until the client's patience ends with the error."""
     asked = 0
 
     async def refuse(*_: object) -> None:

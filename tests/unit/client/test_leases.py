@@ -1,4 +1,4 @@
-"""Locks as their holder sees them: trusted for a while, and for no other owner's time."""
+"""Locks as their holder sees them: trusted for a while, and bound to one ownership."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_two_consumers_never_both_begin_with_a_queue(steps: list[tuple[str, str,
 
 
 def test_a_lock_that_was_anothers_in_between_is_not_the_same() -> None:
-    """What is in hand of the first time must not be committed with the second time's token."""
+    """A lock that another owner had meanwhile is new: old messages must not use its token."""
     leases = Leases()
     assert leases.granted(QUEUE, 5, 0.0)
     assert leases.granted(QUEUE, 5, 20.0)
@@ -77,7 +77,7 @@ def test_a_lock_that_was_anothers_in_between_is_not_the_same() -> None:
 
 
 def test_an_ordered_consumer_keeps_its_order() -> None:
-    """It shares its queues, and nothing of them comes again later."""
+    """An ordered consumer shares its queues, and sends none of their messages back."""
     with pytest.raises(BadInput, match="shares none"):
         Consumer(subscriptions={"T": "*"}, assign="all", offsets=None, ordered=True)
     with pytest.raises(BadInput, match="lost its place"):

@@ -1,4 +1,4 @@
-"""What commands of `mqadmin` left out, did not find, or could not do: they say so."""
+"""`mqadmin` says what a command left out, did not find, or could not do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[ThreadedCluster]:
-    """A topic with two queues, of which one has messages with one key."""
+    """A topic with two queues, one of which has messages with one key."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.admin() as admin:
             admin.topics.update("T", read_queues=2, write_queues=2)
@@ -57,7 +57,7 @@ def run(
 def test_a_limit_that_cut_something_off_is_told(
     filled: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By every command with a limit, to people and to programs; and only then."""
+    """A command with a limit says to people and to programs that the limit cut something off."""
     commands = {
         "consumeMessage -t T -c {}": COUNT,
         "printMsg -t T --count {}": COUNT,
@@ -103,14 +103,14 @@ def test_what_is_not_there_is_not_shown_as_empty(
     status: int,
     said: str,
 ) -> None:
-    """Nor as done: a typing error is told from an empty queue."""
+    """A name that does not exist is an error, and not an empty answer."""
     ended, out, err = run(capsys, filled, line)
     assert (ended, out) == (status, "")
     assert said.replace("\\", "") in err
 
 
 async def test_a_letter_that_can_not_be_sent_stops_no_other(autojump_clock: MockClock) -> None:
-    """It is told with the reason and tried again; the others are sent once."""
+    """A letter that can't be sent is reported and stays; the others are sent once."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         await admin.groups.update("G", retry_max_times=0)
         async with cluster.producer("P") as producer:
@@ -142,7 +142,7 @@ async def test_a_letter_that_can_not_be_sent_stops_no_other(autojump_clock: Mock
 
 
 async def test_a_change_that_is_done_on_some_says_on_which(autojump_clock: MockClock) -> None:
-    """All are tried; of one error alone it is that error."""
+    """A change is tried on all groups; its error says where it is done, and why not elsewhere."""
 
     async def change(name: str) -> str:
         if name.startswith("bad"):
@@ -179,7 +179,7 @@ async def beat(address: str, *, task_status: TaskStatus[None]) -> None:
 def test_what_strangers_have_written_is_shown_and_not_obeyed(
     filled: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By every command that shows it, to people and to programs."""
+    """Texts of other people's messages are escaped by every command, for people and programs."""
     with filled.producer("P") as producer, filled.admin() as admin:
         told = {"p": HOSTILE}
         message = Message(

@@ -90,7 +90,7 @@ async def test_a_renewal_under_way_brings_no_lock_back() -> None:
 
 @pytest.mark.parametrize("attempt", range(20))
 async def test_leaving_as_a_renewal_begins_leaves_no_lock(attempt: int) -> None:
-    """At the same moment, in either order: what is given up is not asked for again after it."""
+    """Leaving gives up the queue's lock for good, also at the moment of a renewal."""
     broker = Broker()
     broker.way_s = lambda: (0.0, 0.0)
     locks = member(broker)
@@ -106,7 +106,7 @@ async def test_leaving_as_a_renewal_begins_leaves_no_lock(attempt: int) -> None:
 
 
 async def test_who_has_left_asks_for_nothing() -> None:
-    """Neither for a queue that was another's, nor for a renewal."""
+    """A member that has left asks neither for a new lock nor for a renewal."""
     broker = Broker()
     locks = member(broker)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""`send_many`: a message for each body, encoded and kept account of by the chunk."""
+"""`send_many` sends a message for each body, encoded and answered by the chunk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def read(cluster: LocalCluster, count: int) -> list[tuple[int, int, int, s
 def told(
     sent: Sequence[SendResult], bodies: Sequence[bytes]
 ) -> list[tuple[int, int, int, str, bytes]]:
-    """The same, as the sender was told."""
+    """Places and bodies of the messages, by the sender's results."""
     return sorted(
         (result.queue_id, result.queue_offset, result.position, result.message_id, body)
         for result, body in zip(sent, bodies, strict=True)
@@ -86,7 +86,7 @@ def without_time(record: bytes) -> bytes:
 
 
 def test_all_records_of_a_piece_move_to_another_queue() -> None:
-    """And nothing else of them changes."""
+    """All records of a piece get another queue, and nothing else of them changes."""
     encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
     records = encoder.encode_many(Message("T", b""), 3, BODIES).records
 
@@ -97,7 +97,7 @@ def test_all_records_of_a_piece_move_to_another_queue() -> None:
 
 
 def test_keys_of_many_are_never_made_again() -> None:
-    """One by one or many at a time, and across the end of what a key's digits can say."""
+    """Unique keys never repeat, one by one or many at a time, also past their digits' end."""
     keys = UniqueKeys("10.1.2.3")
     made: list[str] = []
     keys._number = (1 << 48) - 5
@@ -111,7 +111,7 @@ def test_keys_of_many_are_never_made_again() -> None:
 
 
 def test_chunks_fit_into_batches() -> None:
-    """As long as the bounds allow; a body that is above them goes by itself."""
+    """Chunks are as long as the bounds allow; a body above the bounds is alone."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -127,7 +127,7 @@ def test_chunks_fit_into_batches() -> None:
 
 
 async def test_results_say_where_each_message_went(autojump_clock: MockClock) -> None:
-    """Queue, offset, position and id are those under which it is read."""
+    """A result has the queue, offset, position and id under which its message is read."""
     async with local_cluster() as cluster, cluster.producer("P", batch_bytes_max=9000) as producer:
         sent = await producer.send_many("T", BODIES, tags="t")
         assert len(sent) == len(BODIES)
@@ -143,7 +143,7 @@ async def test_results_say_where_each_message_went(autojump_clock: MockClock) ->
 
 
 async def test_with_a_key_all_keep_their_order(autojump_clock: MockClock) -> None:
-    """They lie in one queue, in the order of the bodies."""
+    """All messages with a key lie in one queue, in the order of the bodies."""
     bodies = [b"%d" % number for number in range(2000)]
     async with local_cluster() as cluster, cluster.producer("P", batch_bytes_max=9000) as producer:
         await producer.send_many("T", bodies[:1000], key="k")
@@ -157,7 +157,7 @@ async def test_with_a_key_all_keep_their_order(autojump_clock: MockClock) -> Non
 
 
 async def test_a_leaders_death_doubles_and_loses_none(autojump_clock: MockClock) -> None:
-    """Those under way are sent again to the next leader, which knows what is stored."""
+    """Messages under way are sent again to the next leader, which knows what is stored."""
     bodies = [b"%d" % number for number in range(3000)]
     async with (
         local_cluster() as cluster,
@@ -175,7 +175,7 @@ async def test_a_leaders_death_doubles_and_loses_none(autojump_clock: MockClock)
 
 
 async def test_none_is_nothing(autojump_clock: MockClock) -> None:
-    """No body, no message."""
+    """No body sends no message."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         assert list(await producer.send_many("T", [])) == []
 
@@ -202,7 +202,7 @@ async def test_what_no_record_holds_is_refused_before_any_is_sent(
 
 
 async def test_a_queue_or_property_that_can_not_be_is_refused(autojump_clock: MockClock) -> None:
-    """As by `send`."""
+    """A wrong queue or property is refused as by `send`."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         with pytest.raises(BadMessage, match="no queue 77"):
             await producer.send_many("T", [b"x"], queue_id=77)
@@ -215,7 +215,7 @@ async def test_a_queue_or_property_that_can_not_be_is_refused(autojump_clock: Mo
 async def test_those_without_room_fail_and_the_error_has_all_outcomes(
     autojump_clock: MockClock,
 ) -> None:
-    """No leader, and a producer that may hold a hundred messages: none was stored."""
+    """Messages beyond the producer's bound fail, and the error has every outcome."""
     async with (
         local_cluster() as cluster,
         cluster.producer("P", pending_max=100, batch_bytes_max=9000, timeout_s=2) as producer,
@@ -238,7 +238,7 @@ async def test_those_without_room_fail_and_the_error_has_all_outcomes(
 
 @pytest.mark.parametrize("error_type", [SendFailed, SendUnknown])
 def test_one_unknown_outcome_makes_the_whole_indefinite(error_type: type[SendError]) -> None:
-    """And the error says how many failed."""
+    """One unknown outcome makes the whole error indefinite, with the number that failed."""
     known = Chunk.refused(3, SendFailed("why", "T", "a", "k"))
     other = Chunk.refused(2, error_type("no answer", "T", "a", "k"))
     with pytest.raises(ManyFailed, match="5 of 5") as caught:
@@ -247,7 +247,7 @@ def test_one_unknown_outcome_makes_the_whole_indefinite(error_type: type[SendErr
 
 
 async def test_batches_grow_with_what_is_under_way(autojump_clock: MockClock) -> None:
-    """One call is cut so that all lanes have some of it; of many at once each lane has more."""
+    """Batches of one call fill all lanes; several calls make larger batches."""
     bodies = [bytes(4096)] * 512
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         alone = await producer.send_many("T", bodies)

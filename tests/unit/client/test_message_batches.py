@@ -1,4 +1,4 @@
-"""Messages of one answer: as rows of a table they are what they are one by one."""
+"""Messages of one answer are the same as rows of a table and one by one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def told(batch: MessageBatch) -> list[object]:
 
 
 def test_rows_are_the_messages() -> None:
-    """The whole and any part of it, whatever is looked at first."""
+    """The table's rows, whole or in part, are the messages, whichever is read first."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -65,7 +65,7 @@ def test_rows_are_the_messages() -> None:
 
 
 def test_few_messages_need_no_table() -> None:
-    """Nor does an answer without any."""
+    """A small answer, and an empty one, has a list instead of a table."""
     chance = random.Random(1)
     assert isinstance(batch_in(answer(chance, 3), "b"), Listed)
     assert len(batch_in(b"", "b")) == 0
@@ -73,7 +73,7 @@ def test_few_messages_need_no_table() -> None:
 
 @pytest.mark.parametrize("count", [8, 200])
 def test_a_damaged_body_is_not_given(count: int) -> None:
-    """All bodies at once raise, and say which one; the others are to be had one by one."""
+    """A damaged body raises among all bodies, and by itself; the others can be read."""
     records = bytearray(answer(random.Random(5), count))
     whole = batch_in(bytes(records), "b")
     assert isinstance(whole, Rows) == (count == 200)
@@ -91,7 +91,7 @@ def test_a_damaged_body_is_not_given(count: int) -> None:
 
 
 def test_a_body_that_could_not_be_had_says_why_whenever_it_is_looked_at() -> None:
-    """What raised is not kept: it would hold on to the message, and both would stay for ever."""
+    """A body that failed raises the same error at each look."""
     message = batch_in(answer(random.Random(1), 100), "b")[0]
     message.take_body(RecordError("the parts are gone"))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a consumer's parameters come to, what does not go together, and offsets in a file."""
+"""A consumer's parameters: the mode that they mean, combinations, and offsets in a file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OTHER = MessageQueue("Orders", "b", 3)
 def test_what_does_not_go_together_is_refused_with_what_to_choose(
     parameters: dict[str, object], reason: str
 ) -> None:
-    """By the constructor, before anybody is asked."""
+    """Parameters that exclude each other are refused by the constructor, with a choice."""
     given_: dict[str, object] = {"group": "C", "subscriptions": {"Orders": "*"}, **parameters}
     with pytest.raises(BadInput, match=reason):
         Consumer(**given_)  # type: ignore[arg-type]
@@ -78,13 +78,13 @@ def test_what_does_not_go_together_is_refused_with_what_to_choose(
     ],
 )
 def test_what_goes_together_is_taken(parameters: dict[str, object]) -> None:
-    """All modes, without a server."""
+    """All other combinations are taken, without a server."""
     given_: dict[str, object] = {"group": "C", "subscriptions": {"Orders": "*"}, **parameters}
     Consumer(**given_)  # type: ignore[arg-type]
 
 
 def test_nearness_shares_by_a_strategy() -> None:
-    """Which members compare by its name; one that shares nothing out is none."""
+    """NearbyRooms is compared by its name, with that of a strategy, which it needs."""
     rooms = (lambda queue: queue.broker_name, lambda member: "x")
     assert Plan.of(NearbyRooms(*rooms, "circular")).name == "NearbyRooms(circular)"
     with pytest.raises(BadInput, match="within='all': expected 'averaged'"):
@@ -125,7 +125,7 @@ def test_a_pattern_matches_whole_names_of_users_topics() -> None:
 
 
 def test_a_place_is_a_word_or_a_time_with_a_zone() -> None:
-    """And no time before there was any."""
+    """A start is "first", "last", or a time with a zone after 1970."""
     with pytest.raises(BadInput, match="before 1970"):
         check_start(datetime(1900, 1, 1, tzinfo=UTC), "consume_from")
     for start in ("first", "last", datetime(2026, 1, 1, tzinfo=UTC)):
@@ -184,7 +184,7 @@ async def test_a_file_is_one_consumers_at_a_time(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_none_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
-    """It may be something else of the user's: nothing is written over it."""
+    """A file of something else is refused and never written over."""
     path = tmp_path / "o.json"
     path.write_bytes(content)
     with pytest.raises(BadInput, match=re.escape(str(path))):
@@ -195,7 +195,7 @@ def test_a_file_that_is_none_is_refused_and_left_as_it_is(tmp_path: Path, conten
 async def test_a_file_that_can_not_be_written_is_told_of_and_the_old_one_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be kept is not said to be."""
+    """A full disk leaves the old file, and the new place is not reported as stored."""
     file = FileOffsets(tmp_path / "o.json")
     file.open()
     await file.store({QUEUE: Place(7)}, 1)

@@ -1,6 +1,6 @@
-"""No call of a client takes a number that is none: each says so by its name, and does nothing.
+"""Calls of a client refuse a number that makes no sense, by the parameter's name.
 
-The calls are found by their signatures, so one that comes tomorrow is tried as well.
+The calls are found by their signatures, so a new one is tried as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS = {
 
 
 class Call(NamedTuple):
-    """A method, and the parameter that is given what is no number."""
+    """A method, and its parameter that gets a wrong number."""
 
     owner: str
     method: str
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 
 def calls() -> Iterator[Call]:
-    """All that there are."""
+    """Calls with a number among their parameters."""
     for owner, kind in (CLIENTS | PARTS).items():
         for name, function in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
@@ -77,11 +77,11 @@ class World(NamedTuple):
 
 
 async def _nothing(message: object) -> None:
-    """A handler."""
+    """Handle a message by doing nothing."""
 
 
 async def _commit(message: object) -> Decision:
-    """What became of a transaction."""
+    """Commit each transaction."""
     return Decision.COMMIT
 
 

@@ -1,5 +1,4 @@
-"""The way from `observe` to `enforce`: what was suggested and granted lets a whole application and
-its operator go on without a refusal."""
+"""Rights from `observe` to `enforce`: an application runs without refusals on granted suggestions."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ async def send_all(producer: Producer) -> int:
 
 
 async def consume_all(namesrv: str, count: int) -> None:
-    """All of these messages, two of them given back: one is redelivered, one is a dead letter."""
+    """Consume the messages; two are given back: one is redelivered, one is a dead letter."""
     async with Consumer(namesrv, GROUP, {TOPIC: "*"}, **SHOP) as consumer:
         seen = 0
         with trio.fail_after(SECONDS):
@@ -90,7 +89,7 @@ async def pop_one(namesrv: str, producer: Producer) -> None:
 
 
 async def administrate(namesrv: str) -> None:
-    """Questions and changes of an operator who is no super user."""
+    """Ask and change as an operator without super rights."""
     async with Admin(namesrv, user="operator", secret=PASSWORD) as admin:
         await admin.topics.update("Made", read_queues=2, write_queues=2)
         await admin.groups.update("Made")
@@ -116,12 +115,12 @@ async def read_by_ranges(namesrv: str) -> None:
 
 
 async def checker(_: ReceivedMessage) -> Decision:
-    """Never asked: each transaction is decided."""
+    """Commit; no transaction is left for it to decide."""
     return Decision.COMMIT
 
 
 async def work(namesrv: str) -> None:
-    """All of it once."""
+    """Send, consume, reply, pop, read and administrate once."""
     async with Producer(namesrv, group="Shop", checker=checker, **SHOP) as producer:
         await consume_all(namesrv, await send_all(producer))
         await ask_and_answer(namesrv, producer)
@@ -131,7 +130,7 @@ async def work(namesrv: str) -> None:
 
 
 async def test_what_was_suggested_is_enough_for_all(autojump_clock: MockClock) -> None:
-    """Nothing is refused, and nothing more is suggested, once rights are enforced."""
+    """Granted suggestions refuse nothing once rights are enforced, and no more are suggested."""
     async with local_cluster(replicas=3, settings=SETTINGS) as cluster:
         namesrv = cluster.namesrv_addr
         async with Admin(namesrv, secret=WORD) as admin:

@@ -1,4 +1,4 @@
-"""What a member tells brokers with the offsets that it commits."""
+"""Offset commits of a member, and what they tell brokers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_member_that_reads_on_has_not_sought_back() -> None:
 
 
 async def test_a_member_that_seeks_back_says_so_once() -> None:
-    """From there it goes on."""
+    """A member that seeks back says so once, and its next commits go on from there."""
     group = Group(10)
     offsets = member_of(group)
     await offsets.load(QUEUE)
@@ -83,7 +83,7 @@ async def test_a_member_that_seeks_back_says_so_once() -> None:
 
 
 async def test_a_commit_of_unknown_outcome_may_be_kept() -> None:
-    """So one behind it goes back, and is said to until one is answered."""
+    """A commit behind one of unknown outcome goes back, until one is answered."""
     group = Group(10)
     offsets = member_of(group)
     await offsets.load(QUEUE)
@@ -95,7 +95,7 @@ async def test_a_commit_of_unknown_outcome_may_be_kept() -> None:
 
 
 async def test_a_queue_that_comes_again_begins_anew() -> None:
-    """Another member had it meanwhile, and may have sought back."""
+    """A queue that comes again begins anew: another member may have sought back meanwhile."""
     group = Group(10)
     offsets = member_of(group)
     await offsets.load(QUEUE)
@@ -112,8 +112,11 @@ async def test_a_queue_that_comes_again_begins_anew() -> None:
 async def test_commits_of_a_queue_are_under_way_one_at_a_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """RocketMQ's brokers keep whichever they handle last. While one waits for its answer the newest
-    place is all that is sent of those that come; each caller is told what is stored."""
+    """One commit of a queue is under way at a time, since brokers keep the last they handle.
+
+    While it waits for its answer, only the newest place is sent next; each caller is told what is
+    stored.
+    """
     group = Group(0)
     offsets = member_of(group)
     await offsets.load(QUEUE)
@@ -137,7 +140,7 @@ async def test_commits_of_a_queue_are_under_way_one_at_a_time(
 async def test_a_commit_waits_no_longer_than_its_caller_said(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """For the answer to the one before it; and one that is cancelled keeps nobody waiting."""
+    """A commit waits for an earlier one's answer within its own time; a cancelled one blocks none."""
     group = Group(0)
     offsets = member_of(group)
     group.answers = trio.Event()

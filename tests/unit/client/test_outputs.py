@@ -1,4 +1,4 @@
-"""What a transaction is to write: its parts, its bounds, and where each output went."""
+"""Outputs of a transaction: their parts, their bounds, and their places."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_records_of_a_queue_lie_together() -> None:
 
 
 def test_each_output_is_told_its_place() -> None:
-    """In the order of the sends, from the first place of each run."""
+    """Results are in the order of the sends, counted from the first place of each run."""
     answer = WriteOnceResponseHeader(1000, [(1, 7), (0, 3), (0, 20)], 5, duplicate=False)
     results = filled().results(answer, "b", "h:1")
 
@@ -47,7 +47,7 @@ def test_places_that_brokers_do_not_know_any_more_are_none() -> None:
 def test_what_is_too_much_for_one_entry_is_refused(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all three bounds, and what to do; what was there before stays."""
+    """An output above a bound is refused with the bounds and a remedy; earlier ones stay."""
     monkeypatch.setattr(limits, "TRANSACTION_BYTES_MAX", 100)
     monkeypatch.setattr(limits, "TRANSACTION_RECORDS_MAX", 9)
     monkeypatch.setattr(limits, "TRANSACTION_TOPICS_MAX", 5)

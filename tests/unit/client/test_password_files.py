@@ -23,13 +23,13 @@ def _file(folder: Path, content: bytes, mode: int = 0o600) -> Path:
 
 @pytest.mark.parametrize("content", [b"secret", b"secret\n", b"  secret \r\nsecond line\n"])
 def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, content: bytes) -> None:
-    """Without the white space around it."""
+    """A password is a file's first line, without white space around it."""
     assert password_in(_file(tmp_path, content)) == "secret"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
 def test_a_file_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
-    """With its mode, and the command that mends it."""
+    """A readable or writable file is refused with its mode and the command that mends it."""
     file = _file(tmp_path, b"secret\n", mode)
     with pytest.raises(ConfigError, match=f"{re.escape(str(file))} has mode 0{mode:o}.*chmod 600"):
         password_in(file)
@@ -51,7 +51,7 @@ def test_no_more_is_read_than_a_password_needs() -> None:
 
 
 def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
-    """The file, and why."""
+    """A file that can't be read is named with the reason."""
     with pytest.raises(ConfigError, match="shop.password can't be read: No such file"):
         password_in(tmp_path / "shop.password")
     with pytest.raises(ConfigError, match="can't be read: Is a directory"):

@@ -1,4 +1,4 @@
-"""Acks that a consumer of popped messages has not been answered when it ends."""
+"""Acks that have no answer when a consumer of popped messages ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def ack(consumer: PopConsumer, message: PoppedMessage, told: list[str]) ->
 async def test_an_ack_that_the_end_cut_off_is_not_taken_for_done(
     autojump_clock: MockClock,
 ) -> None:
-    """Neither the one that is on its way, nor those behind it, and nobody waits for ever."""
+    """Neither an ack on its way nor those behind it are taken for done, and no caller hangs."""
     told: list[str] = []
     async with local_cluster(replicas=1) as cluster, trio.open_nursery() as nursery:
         async with cluster.producer("P") as producer:

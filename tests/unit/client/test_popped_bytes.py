@@ -1,4 +1,4 @@
-"""What popped messages take in memory: those that are here, and those in somebody's hands."""
+"""Memory of popped messages: those that wait, and those in handlers' hands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_handlers_have_no_more_bytes_in_hand_than_fit(
 async def test_one_poll_gives_no_more_bytes_than_fit(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One message at least, however large it is; the others with the next polls."""
+    """A poll gives as many messages as fit, one at least; the next poll gives more."""
     monkeypatch.setattr(limits, "POP_HAND_BYTES_MAX", 250 * KIB)
     monkeypatch.setattr(limits, "POP_READY_BYTES_MAX", 300 * KIB)
     async with local_cluster(replicas=1) as cluster:

@@ -59,7 +59,7 @@ def test_the_buffer_is_bounded() -> None:
 def test_messages_that_are_not_where_they_were_asked_for_are_refused(
     first: int, next_offset: int
 ) -> None:
-    """Before the offset of the pull, or not below the next one that the broker names."""
+    """Messages before the pull's offset, or not below the next one, are refused."""
     progress = QueueProgress(QUEUE)
     progress.start(5)
     with pytest.raises(BadInput, match="a pull of T/b/0 at 5" if str(QUEUE) == "T/b/0" else "at 5"):
@@ -68,7 +68,7 @@ def test_messages_that_are_not_where_they_were_asked_for_are_refused(
 
 
 class Model:
-    """The same with sets: what was fetched, what of it is in hand, what is finished."""
+    """Sets of what was fetched, what is in hand, and what is finished."""
 
     def __init__(self) -> None:
         self.buffer: list[int] = []
@@ -168,6 +168,6 @@ def test_all_queues_together_hold_no_more_than_they_may(
 
 @pytest.mark.parametrize(("messages", "size_bytes"), [(0, 1), (1, 0), (-1, 1)])
 def test_a_consumer_that_may_fetch_nothing_is_refused(messages: int, size_bytes: int) -> None:
-    """It would never read."""
+    """A consumer that may fetch nothing would never read, and is refused."""
     with pytest.raises(BadInput, match="prefetch_(messages|bytes)=(0|-1): expected"):
         Ahead(messages, size_bytes)

@@ -1,4 +1,4 @@
-"""What `mqclient` offers under its own name, and what a program that forgets its group is told."""
+"""Names of `mqclient`, and the errors of programs that use other clients' names."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def errors_told() -> set[str]:
 
 
 def is_error(kind: type) -> bool:
-    """Whether it is one of this project's."""
+    """Whether an error is one of this project's."""
     return issubclass(kind, DledgerError)
 
 
 def test_every_error_of_a_call_has_a_name_here() -> None:
-    """Nobody has to look for the module of what `except` names."""
+    """Errors of all calls can be imported from here."""
     own = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and is_error(kind)}
     told = errors_told()
     assert {"BadInput", "RemotingError", "SendUnknown", "NoRoute"} <= told
@@ -55,7 +55,7 @@ LAZY = ("dledger", "dledger.net", "mqclient", "mqclient.blocking", "mqlocal")
 
 @pytest.mark.parametrize("package", LAZY)
 def test_a_package_lists_its_names(package: str) -> None:
-    """Before any of them is loaded: an interpreter completes them."""
+    """A package lists its lazy names before any is loaded, so that an interpreter completes them."""
     shown = f"import {package} as found; print(*dir(found))"
     names = subprocess.run([sys.executable, "-c", shown], check=True, capture_output=True).stdout
     module = import_module(package)
@@ -66,7 +66,7 @@ def test_a_package_lists_its_names(package: str) -> None:
 
 @pytest.mark.parametrize("face", [mqclient, blocking])
 def test_parameters_of_other_clients_are_told_what_they_are_here(face: Any) -> None:
-    """By the call that does not have them; others are left to Python."""
+    """Parameters of other clients' calls are refused with their name here; others are Python's."""
     for kind in (face.Producer, face.Consumer):
         for name, here in habits.GIVEN_ELSEWHERE.items():
             with pytest.raises(TypeError, match=f"{name} is {here}"):
@@ -80,7 +80,7 @@ def test_parameters_of_other_clients_are_told_what_they_are_here(face: Any) -> N
 
 
 async def test_a_message_is_read_by_the_names_that_are_here(autojump_clock: MockClock) -> None:
-    """Its key is that of its send; what other clients call it is told; a send can be awaited."""
+    """A message has its send's key; another client's name for a field gets its name here."""
     names = ("position", "nothing")
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
@@ -113,7 +113,7 @@ def test_a_program_that_forgets_its_group_shares_none(face: object) -> None:
 
 
 async def test_a_message_is_taken_back_by_its_topic_and_handle(autojump_clock: MockClock) -> None:
-    """By a program that has kept them as text, and has sent nothing itself."""
+    """A message is recalled by topic and handle, by a program that has kept them as text."""
     async with local_cluster(replicas=1) as cluster:
         async with Producer(cluster.namesrv_addr) as producer:
             sent = await producer.send(Message("T", b"", delay_s=60))
@@ -132,7 +132,7 @@ async def test_a_message_is_taken_back_by_its_topic_and_handle(autojump_clock: M
 
 
 async def test_many_sends_say_how_they_are(autojump_clock: MockClock) -> None:
-    """Not by a thousand results."""
+    """Many sends have a short repr, however many results there are."""
     async with local_cluster(replicas=1) as cluster, Producer(cluster.namesrv_addr) as producer:
         sent = await producer.send_many("T", [b"x"] * 3)
         assert repr(sent) == "<SentMany 3 messages, 0 failed, 0 not settled>"
@@ -152,7 +152,7 @@ async def test_many_sends_say_how_they_are(autojump_clock: MockClock) -> None:
 async def test_keys_are_text_or_several(
     keys: str | list[str], kept: str, autojump_clock: MockClock
 ) -> None:
-    """Each of them finds the message."""
+    """Keys are a text or several texts, and each finds the message."""
     async with (
         local_cluster(replicas=1) as cluster,
         cluster.producer("P") as producer,
@@ -168,7 +168,7 @@ async def test_keys_are_text_or_several(
 
 @pytest.mark.parametrize("keys", [5, b"a", ["a", 5], ["a b"], [""], {"a"}, [None]])
 def test_keys_of_other_kinds_are_refused(keys: object) -> None:
-    """Never stored as their repr."""
+    """Keys of other types are refused, and never stored as their repr."""
     encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
     with pytest.raises(BadInput, match="keys="):
         encoder.encode(Message("T", b"", keys=keys), 0)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which queue a message goes to, and what a subscription matches."""
+"""The queue that a message goes to, and the messages that a subscription matches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def publisher(leaderless: str = "", turn: int = 0) -> Publisher:
 
 
 def test_queues_take_turns() -> None:
-    """Without a wish, every queue gets its share."""
+    """Messages without a queue or a key go to every queue in turn."""
     each = publisher()
     chosen = [each.choose(MESSAGE, None, None, None) for _ in range(8)]
     assert all(chosen.count(queue) == 2 for queue in QUEUES)
@@ -35,7 +35,7 @@ def test_turns_begin_where_they_are_told() -> None:
 
 
 def test_turns_pass_over_a_group_without_a_leader() -> None:
-    """While one group has no leader, the other takes all; with none, the message waits for one."""
+    """A group without a leader is passed over; without any leader, messages wait for one."""
     each = publisher(leaderless="a")
     chosen = {each.choose(MESSAGE, None, None, None).broker_name for _ in range(8)}
     assert chosen == {"b"}
@@ -58,7 +58,7 @@ def test_whatever_leaves_a_group_finds_the_other_as_often_as_it_looks(
 
 
 def test_a_key_picks_its_queue_as_java_would() -> None:
-    """Math.abs("order-17".hashCode()) % 4, whoever leads."""
+    """A key's queue is Math.abs("order-17".hashCode()) % 4, whoever leads."""
     code = 0
     for character in "order-17":
         code = (31 * code + ord(character)) & 0xFFFF_FFFF
@@ -99,7 +99,7 @@ def test_addresses_and_groups_are_checked_before_use() -> None:
 
 @pytest.mark.parametrize("name", ["C G", "", "ü", "a.b", "x" * 128])
 def test_names_that_brokers_refuse_are_refused_before(name: str) -> None:
-    """By RocketMQ's rule; a group's name leaves room for the prefix of its retry topic."""
+    """Names are refused by RocketMQ's rule; a group's leaves room for its retry topic's prefix."""
     check_topic_name("%RETRY%" + "x" * 120)
     check_group_name("CG_1|-" + "x" * 114)
     for check in (check_topic_name, check_group_name):

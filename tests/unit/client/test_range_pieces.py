@@ -1,4 +1,4 @@
-"""What answers to pulls say of a range: messages and gaps are all of it, each offset once."""
+"""Pieces of a range, made of answers to pulls: messages and gaps hold each offset once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(offset: int, queue_id: int = 3) -> bytes:
 
 
 def answer(there: list[int], first: int, behind: int, asked: int, end: int, count: int) -> Piece:
-    """As a broker with these messages answers a pull, of `count` at most."""
+    """The answer of a broker with messages at these offsets to a pull of `count` at most."""
     found = [offset for offset in there if offset >= max(asked, first)][:count]
     if asked < first or asked > behind:
         code, following, found = ResponseCode.PULL_OFFSET_MOVED, first, []
@@ -88,7 +88,7 @@ def test_with_a_filter_only_the_ends_of_a_queue_are_known_to_be_missing() -> Non
 
 
 def test_another_life_of_the_topic_has_none_of_the_range() -> None:
-    """Even if it has messages at these offsets."""
+    """Messages of another life of the topic are a gap, even at the range's offsets."""
     header = PullMessageResponseHeader(1, 21, 0, 90, life=7)
     piece = piece_of(20, 30, 3, ResponseCode.SUCCESS, header, record(20), filtered=False)
     assert piece == Piece(30, None, (Gap(20, 30, MADE_AGAIN),))
@@ -100,7 +100,7 @@ def test_another_life_of_the_topic_has_none_of_the_range() -> None:
     ids=["queue", "before", "twice"],
 )
 def test_an_answer_with_something_else_is_an_error(payload: bytes) -> None:
-    """Another queue's messages, such before the range, and one twice."""
+    """A message of another queue, before the range, or twice, is an error."""
     header = PullMessageResponseHeader(1, 22, 0, 90)
     with pytest.raises(RecordError, match="was answered with"):
         piece_of(20, 30, 3, ResponseCode.SUCCESS, header, payload, filtered=False)

@@ -1,4 +1,4 @@
-"""Replies: what is sent for a request, and what is done with one that nobody waits for."""
+"""Replies: their requests, and replies that nobody waits for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def received(properties: dict[str, str]) -> ReceivedMessage:
 
 
 def test_a_reply_names_who_asked_and_which_question() -> None:
-    """And goes to the reply topic of the request's cluster, as RocketMQ's MessageUtil makes it."""
+    """A reply goes to the reply topic of the asker's cluster, as RocketMQ's MessageUtil makes it."""
     to = received(ASKED | {"KEYS": "k"})
     command = reply_request(to, b"an answer", {"mood": "good"}, group="G", now_ms=5)
     assert (command.code, command.payload) == (RequestCode.SEND_REPLY_MESSAGE_V2, b"an answer")
@@ -89,7 +89,7 @@ def test_a_reply_that_comes_too_late_is_taken_and_dropped() -> None:
 
 
 async def test_who_waits_for_a_reply_hears_of_the_end(autojump_clock: MockClock) -> None:
-    """Of its producer: no reply can reach it any more, however long it would have waited."""
+    """A request ends with its producer, since no reply can come any more."""
 
     async def ask(producer: Producer) -> None:
         with pytest.raises(ClientClosed, match="closed before the reply came"):

@@ -1,4 +1,4 @@
-"""What follows a failed try: where the next one goes, and whether the failure is definite."""
+"""Retries: where the next try goes, when, and whether the failure is definite."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_the_first_failover_step_is_immediate() -> None:
 
 
 def test_backoff_stays_between_5_and_50_ms() -> None:
-    """It doubles from 5 ms and stops at 50 ms, for any number of attempts."""
+    """The pause doubles from 5 ms up to 50 ms, for any number of tries."""
     assert [backoff_s(n) for n in range(1, 7)] == [0.005, 0.01, 0.02, 0.04, 0.05, 0.05]
     assert backoff_s(10_000) == 0.05
 
 
 def test_nothing_is_tried_beyond_the_deadline() -> None:
-    """When the next try would come too late, the verdict is to give up, and says why."""
+    """A next try past the deadline is given up, with the reason."""
     verdict = judge(
         Command(int(ResponseCode.SYSTEM_BUSY), remark="full"),
         attempt=9,
@@ -68,7 +68,7 @@ def test_nothing_is_tried_beyond_the_deadline() -> None:
 
 @pytest.mark.parametrize("code", [2, 14])
 def test_a_busy_server_is_asked_again_when_it_says(code: int) -> None:
-    """Not before; and not at all if that is behind the deadline."""
+    """A busy server is asked again when it says, if that is before the deadline."""
     answer = Command(code, {"retryAfterMillis": "700"}, remark="full")
     assert judge(answer, attempt=1, now_s=0.0, deadline_s=1.0).delay_s == 0.7
     late = judge(answer, attempt=1, now_s=0.5, deadline_s=1.0)

@@ -1,4 +1,4 @@
-"""The route table: RocketMQ's queue lists, and whose word on leadership counts."""
+"""The route table: RocketMQ's lists of queues, and whom it believes about leaders."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_permissions_are_respected() -> None:
 
 
 def test_the_same_route_again_is_no_change() -> None:
-    """Only a difference in queues counts as a change; a new leader does not."""
+    """A route with the same queues is no change; a new leader is none either."""
     table = RouteTable()
     assert table.update("T", route("a"))
     assert not table.update("T", route("a", leader=False))
@@ -70,7 +70,7 @@ def test_a_higher_term_outranks_a_lower_one_and_any_route() -> None:
 
 
 def test_a_redirect_is_followed_only_from_the_supposed_leader() -> None:
-    """Who refuses names another; a late refusal of somebody else changes nothing."""
+    """A redirect counts from the supposed leader alone; another member's late refusal does not."""
     table = RouteTable()
     table.update("T", route("a"))
     table.redirect("a", refused_by="a-leader:1", leader="a-f1:1")
@@ -114,7 +114,7 @@ VIEWS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(("here", "away",
 
 
 def seen(view: dict[str, str]) -> TopicRouteData:
-    """What a name server says that knows so much of each group."""
+    """A route from a name server that has seen these groups, here or away."""
     data = route(*(name for name, how in view.items() if how == "here"))
     away = [QueueData(name, 3, 2) for name, how in view.items() if how == "away"]
     data.absent_queue_datas = away
@@ -130,7 +130,7 @@ def groups(table: RouteTable) -> set[str]:
 
 @given(st.lists(VIEWS, max_size=8))
 def test_no_group_that_is_away_takes_queues_with_it(views: list[dict[str, str]]) -> None:
-    """However name servers and groups come and go: the queues are those of all that were seen."""
+    """The queues of all groups that were seen stay, however servers and groups come and go."""
     table = RouteTable()
     table.update("T", route(*NAMES))
     whole = table.route("T")
@@ -144,7 +144,7 @@ def test_no_group_that_is_away_takes_queues_with_it(views: list[dict[str, str]])
 
 @given(st.lists(VIEWS, min_size=1, max_size=8))
 def test_who_begins_later_knows_what_the_name_servers_know(views: list[dict[str, str]]) -> None:
-    """Of each group that was ever told of, here or away."""
+    """A table that begins later knows each group that was ever told of, here or away."""
     table, known = RouteTable(), set[str]()
     for view in views:
         table.update("T", seen(view))
@@ -153,7 +153,7 @@ def test_who_begins_later_knows_what_the_name_servers_know(views: list[dict[str,
 
 
 def test_what_an_operator_takes_from_a_group_is_gone() -> None:
-    """Its permission, its queues, or the topic; a group that is away may have lost it before."""
+    """A group's queues go with its permission, its queues, or the topic, also while it is away."""
     table = RouteTable()
     table.update("T", route("a", "b"))
     read_only = route("a", "b")
@@ -177,7 +177,7 @@ def test_what_an_operator_takes_from_a_group_is_gone() -> None:
 
 
 def test_a_topic_that_is_read_only_in_one_group_keeps_its_keys() -> None:
-    """They are refused there, and don't move: the whole group takes messages."""
+    """A read-only group keeps its queues, so that keys don't move while the topic takes messages."""
     table = RouteTable()
     data = route("a", "b")
     data.queue_datas[0].perm, data.withdrawn = 4, []
@@ -210,7 +210,7 @@ def test_a_topic_that_is_being_made_keeps_the_queues_that_it_was_promised() -> N
 
 
 def test_an_order_config_says_what_is_written_to() -> None:
-    """In its order, as stock producers do, whoever is there; what is read is not its business."""
+    """An order config's queues are written to, in its order; others are read all the same."""
     table = RouteTable()
     data = route("a")
     data.order_topic_conf = "b:2;a:1"

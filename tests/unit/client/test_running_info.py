@@ -1,4 +1,4 @@
-"""What a consumer says of itself, as tools read it."""
+"""A consumer's running info, as tools read it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def message(queue_offset: int) -> ReceivedMessage:
 
 
 def test_a_tool_sees_subscriptions_offsets_and_what_waits() -> None:
-    """In the dialect of stock tools, for which a queue is a key."""
+    """A tool sees subscriptions, offsets and waiting messages, keyed by queues as stock tools want."""
     progress = QueueProgress(QUEUE)
     progress.start(5)
     progress.accept(0, Chunk(Listed([message(7), message(9)]), 1 << 21), 12)

@@ -1,4 +1,4 @@
-"""What waits for its time is shown to operators, on a cluster within the test."""
+"""Operators see messages that wait for their time, on a cluster in the test."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ NOW_MS = 1_790_000_000_000
 
 
 async def test_the_next_delayed_messages_are_listed(autojump_clock: MockClock) -> None:
-    """Of timers and levels, of all groups, the earliest first, with topic and time; what was taken
-    back or has arrived is not."""
+    """Waiting messages of timers and levels are listed from all groups, the earliest first."""
     async with (
         local_cluster(replicas=1, groups=2) as cluster,
         cluster.producer("P") as producer,
@@ -52,7 +51,7 @@ async def test_the_next_delayed_messages_are_listed(autojump_clock: MockClock) -
 
 
 async def test_a_new_leader_shows_them(autojump_clock: MockClock) -> None:
-    """The leader is asked, whoever that is; there may be none that late."""
+    """The leader of the moment lists them."""
     async with (
         local_cluster() as cluster,
         cluster.producer("P") as producer,
@@ -66,7 +65,7 @@ async def test_a_new_leader_shows_them(autojump_clock: MockClock) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command prints."""
+    """Standard output of a command."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
@@ -74,7 +73,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_mqadmin_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """As a table, and for programs."""
+    """listScheduled prints a table, or JSON for programs."""
     with local_cluster_in_thread(replicas=1) as cluster, cluster.producer("P") as producer:
         producer.send(Message("T", b"in an hour", delay_s=3600, keys="k"))
         shown = run(capsys, "listScheduled", "-n", cluster.namesrv_addr)
@@ -88,7 +87,7 @@ def test_mqadmin_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_mqadmin_tells_how_they_come_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """In periods, or by the calendar of a zone."""
+    """listScheduled tells a message's period, or its calendar with the zone."""
     with local_cluster_in_thread(replicas=1) as cluster, cluster.producer("P") as producer:
         nine, zone = "0 9 * * MON-FRI", "Europe/Berlin"
         producer.send(Message("T", b"by date", repeat_cron=nine, repeat_zone=zone, repeats=3))
@@ -113,7 +112,7 @@ def test_mqadmin_tells_how_they_come_again(capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_a_wrong_calendar_is_refused_before_anything_is_sent(message: Message, said: str) -> None:
-    """With the field's name, or the one that is to be set."""
+    """A wrong calendar is refused with the field's name before anything is sent."""
     with pytest.raises(BadInput, match=re.escape(said)):
         properties_of(message)
 
@@ -124,6 +123,6 @@ def properties_of(message: Message) -> dict[str, str]:
 
 
 def test_a_property_of_the_calendar_has_its_own_field() -> None:
-    """Which is named."""
+    """A property of the calendar is refused with the name of its field."""
     with pytest.raises(BadInput, match="set the message's repeat_cron"):
         check_properties({"REPEAT_CRON": "@daily"})

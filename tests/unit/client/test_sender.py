@@ -1,6 +1,6 @@
-"""Sending to a group whose members answer by script: redirects, silence, busy servers, one-way.
+"""Sends to a group whose members answer by script: redirects, silence, busy servers, one-way.
 
-The members are real servers on real sockets; what they answer is the test's.
+The members are real servers on real sockets with the test's answers.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def acknowledge(member: Member, request: Command) -> Command:
 
 
 def stay_silent(member: Member, request: Command) -> None:
-    """Neither store nor refuse it."""
+    """Neither store the request nor refuse it."""
 
 
 class Member(Handler):
-    """One scripted member of a broker group."""
+    """A member of a broker group with scripted answers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -119,7 +119,7 @@ async def test_an_acknowledged_message_knows_its_place(g: Group) -> None:
 
 
 async def test_an_acknowledgement_of_another_queue_is_none(g: Group) -> None:
-    """Nobody waits for ever: the outcome is unknown, and the error says what was answered."""
+    """An acknowledgement of another queue is an unknown outcome, with the answer's words."""
 
     def elsewhere(_: Member, request: Command) -> Command:
         header = ProduceResponseHeader(
@@ -141,7 +141,7 @@ async def test_a_redirect_is_followed_at_once(g: Group) -> None:
 
 
 async def test_a_lost_connection_is_followed_by_a_search(g: Group) -> None:
-    """When the leader's connection breaks, the group is asked, and the successor gets the batch."""
+    """A broken connection is followed by a search, and the new leader gets the batch."""
 
     def die(member: Member, request: Command) -> None:
         assert member.connection is not None
@@ -211,7 +211,7 @@ async def test_a_busy_server_is_tried_again(g: Group) -> None:
 
 
 async def test_a_refused_batch_keeps_its_queue_waiting(g: Group) -> None:
-    """While a batch is retried, later messages of its queue stay behind it; other queues go on."""
+    """Later messages of a queue wait while its batch is retried; other queues go on."""
     order: list[bytes] = []
 
     def refuse_the_first_twice(member: Member, request: Command) -> Command:
@@ -236,7 +236,7 @@ async def test_a_refusal_for_good_is_definite(g: Group) -> None:
 
 
 async def test_an_unknown_outcome_stays_unknown(g: Group) -> None:
-    """Once a try ended without an answer, no later refusal makes the failure definite."""
+    """A failure stays indefinite once a try ended without an answer."""
     g.a.script = stay_silent
     with pytest.raises(SendUnknown) as failure:
         await g.send(timeout_s=0.2).wait()
@@ -246,7 +246,7 @@ async def test_an_unknown_outcome_stays_unknown(g: Group) -> None:
 
 
 async def test_what_a_deposed_leader_leaves_behind_is_unknown(g: Group) -> None:
-    """In the words of a real broker: the append may yet come to be, so nobody may call it lost."""
+    """A deposed leader's append has an unknown outcome, in a real broker's words."""
     role = Role("n0", {})
 
     def resign(member: Member, request: Command) -> Command:

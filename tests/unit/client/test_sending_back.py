@@ -1,4 +1,4 @@
-"""What a handler, and who runs it, may ask for: anything else is refused by name."""
+"""Answers of a handler, and policies: wrong ones are refused by name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_level_that_a_broker_may_have_is_taken() -> None:
 
 @pytest.mark.parametrize("delay_s", [-0.1, limits.RETRY_DELAY_S_MAX + 1, math.nan, math.inf, "3"])
 def test_a_delay_that_no_broker_takes_is_refused(delay_s: float) -> None:
-    """Also in a schedule, whose place is named; and together with a level."""
+    """A wrong delay is refused, also in a schedule with its place, and together with a level."""
     with pytest.raises(BadInput, match="delay_s="):
         Nack(delay_s=delay_s)
     with pytest.raises(BadInput, match=r"retry_delays_s\[1\]="):
@@ -69,7 +69,7 @@ def test_seconds_of_any_size_are_taken() -> None:
 
 @pytest.mark.parametrize("times", [-1, 2**31, 1.5, "3", True])
 def test_a_number_of_tries_that_can_not_be_sent_is_refused(times: object) -> None:
-    """Without one the group's setting holds."""
+    """A wrong number of tries is refused; without one the group's setting holds."""
     with pytest.raises(BadInput, match="max_reconsume_times="):
         check_times(times)  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ def test_a_number_of_tries_that_can_not_be_sent_is_refused(times: object) -> Non
 
 
 def test_a_word_that_names_no_policy_is_refused() -> None:
-    """There are three; without a group nothing can be sent back."""
+    """A policy is one of three; without a group no message can be sent back."""
     with pytest.raises(BadInput, match="'retry', 'suspend' or 'raise'"):
         check_on_error("ignore", "G")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="choose 'suspend' or 'raise'"):
@@ -86,7 +86,7 @@ def test_a_word_that_names_no_policy_is_refused() -> None:
 
 
 class OneBroker:
-    """Asks one broker, whoever leads."""
+    """A finder that asks one broker, whoever leads."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -95,7 +95,7 @@ class OneBroker:
     async def granted(
         self, what: str, broker_name: str, topic: str, command: Command, timeout_s: float
     ) -> Command:
-        """As `LeaderFinder`."""
+        """The broker's answer, or Refused as from `LeaderFinder`."""
         self.codes.append(command.code)
         answer = await self.peer.request(command, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
@@ -107,7 +107,7 @@ class OneBroker:
 async def test_what_retention_took_is_sent_back_whole(
     delay: Delay, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """Its broker can't copy it any more, and nobody behind it in its queue has to wait for that."""
+    """A message that retention removed is sent back whole by its consumer."""
     properties = {"UNIQ_KEY": "k", "filler": "x" * 30_000, "DELAY": "1"}
     raw = memoryview(
         encode_record(

@@ -1,4 +1,4 @@
-"""Routes: who is asked for them, and what is said if nobody has one."""
+"""Routes: which name servers are asked for them, and the error if none has one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_name_server_that_has_just_begun_is_believed_where_no_other_know
 
 
 async def no_route(*codes: int) -> str:
-    """What is said with a name server for each code, and one that is not there."""
+    """The error's text with a name server for each code, and one that is absent."""
     async with trio.open_nursery() as nursery:
         addresses = [f"127.0.0.1:{free_ports(1)[0]}"]
         for code in codes:
@@ -84,7 +84,7 @@ async def no_route(*codes: int) -> str:
 
 
 async def test_an_absent_name_server_is_not_taken_for_a_missing_topic() -> None:
-    """Who reads it starts a name server, and creates no topic."""
+    """An absent name server's error says to start one, and not to create a topic."""
     said = await no_route()
     assert "no name server answers" in said
     assert "ABSENT" in said

@@ -38,7 +38,7 @@ class Server:
         self.address = ""
 
     def answer(self, request: Command) -> Command:
-        """To any request."""
+        """Answer every request with success."""
         return request.reply(ResponseCode.SUCCESS)
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -79,7 +79,7 @@ async def test_a_request_that_a_stock_server_could_not_read_is_sent_again_in_jso
 
 
 async def test_a_request_that_a_server_of_ours_may_have_served_is_not_sent_again() -> None:
-    """A connection that broke before any answer is no proof that nothing was done."""
+    """A connection that breaks before its first answer does not prove that nothing was done."""
     server = Server(Language.PYTHON, lambda request: request.code == QUESTION)
     async with trio.open_nursery() as nursery, PeerPool() as pool:
         await nursery.start(server.run)
@@ -92,7 +92,7 @@ async def test_a_request_that_a_server_of_ours_may_have_served_is_not_sent_again
 
 
 async def test_beside_a_stock_server_each_new_one_is_asked_whose_it_is() -> None:
-    """Ours still get MSGPACK."""
+    """Servers of ours still get MSGPACK once a stock server is known."""
     first, second = stock(), stock()
     ours = Server(Language.PYTHON, lambda _: True)
     async with trio.open_nursery() as nursery, PeerPool() as pool:
@@ -114,7 +114,7 @@ class StockCluster(Server):
         super().__init__(Language.JAVA, lambda request: request.encoding is HeaderEncoding.JSON)
 
     def answer(self, request: Command) -> Command:
-        """To a question for the cluster; others are not known."""
+        """Answer a question for the cluster, and know no other."""
         if request.code != ASKED:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         master = BrokerData("DefaultCluster", "broker-a", {0: self.address})
@@ -135,7 +135,7 @@ async def test_a_cluster_of_rocketmq_decides_no_batches() -> None:
 
 
 def test_a_batch_for_a_stock_broker_is_of_one_queue_and_names_each_message() -> None:
-    """What is gathered for two queues becomes two batches; the answer's ids place each message."""
+    """Records of two queues become two batches; the answer's ids place each message."""
     accumulator = Accumulator("b", lanes_per_topic=1024, one_queue_each=True)
     for number, queue_id in enumerate((3, 900, 3)):
         record = encode_record(

@@ -1,4 +1,4 @@
-"""numpy's import: no event loop waits for it."""
+"""Imports of numpy, which no event loop waits for."""
 
 from __future__ import annotations
 

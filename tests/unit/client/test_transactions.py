@@ -1,4 +1,4 @@
-"""Transactions and delays of our own producer, against the broker's own code on virtual days."""
+"""Transactions and delays of our producer, against the broker's code on virtual days."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Scene:
         return Producer(self.namesrv, group, checker=self.checker)
 
     async def visible(self) -> list[bytes]:
-        """What a consumer of queue 1 sees."""
+        """Bodies that a consumer of queue 1 sees."""
         pulled = records(await self.consumer.request(pull_request(1), 5))
         return [bytes(record.body) for record in pulled]
 
@@ -101,7 +101,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 
 
 async def test_a_message_is_seen_once_its_block_is_left(tmp_path: Path) -> None:
-    """Not before; the checker is asked nothing."""
+    """A message is seen once its block is left, and the checker is not asked."""
     async with scene(tmp_path) as its, its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
             assert await its.visible() == []
@@ -123,7 +123,7 @@ async def test_a_message_that_was_rolled_back_is_never_seen(tmp_path: Path) -> N
 
 
 async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
-    """Its answer may have been lost; the message is there once, and a rollback comes too late."""
+    """A repeated commit, whose answer may have been lost, changes nothing; a rollback is too late."""
     async with scene(tmp_path) as its, its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
             await transaction.commit()
@@ -134,7 +134,7 @@ async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
 
 
 async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
-    """It does not say whether the work was done. The checker sees the message as it was sent."""
+    """An exception leaves the decision to the checker, which sees the message as it was sent."""
     async with scene(tmp_path) as its, its.producer() as producer:
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction(Message(TOPIC, b"paid", keys="o-1"), queue_id=1):
@@ -150,7 +150,7 @@ async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
 
 
 async def test_a_checker_that_fails_is_asked_again(tmp_path: Path) -> None:
-    """Nor does one that answers nonsense end the producer: it is logged, and decides nothing."""
+    """A checker that raises, or answers nonsense, is logged and asked again."""
     async with scene(tmp_path) as its:
         answers: list[object] = [None, ZeroDivisionError(), Decision.COMMIT]
 
@@ -183,7 +183,7 @@ async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Pat
 
 
 async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
-    """By a property, in seconds, for work that takes long: nobody of the group is asked before."""
+    """A property puts the first question off by its seconds, for work that takes long."""
     patient = Message(TOPIC, b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
     async with scene(tmp_path) as its, its.producer() as producer:
         with pytest.raises(ZeroDivisionError):
@@ -197,7 +197,7 @@ async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
 
 
 async def test_another_producer_of_the_group_answers_for_one_that_died(tmp_path: Path) -> None:
-    """It only has to know the topic; one of another group is not asked."""
+    """Another producer of the group is asked, if it knows the topic; one of another group is not."""
     async with scene(tmp_path) as its:
         with pytest.raises(ZeroDivisionError):
             async with its.producer() as dead, dead.transaction(Message(TOPIC, b"x"), queue_id=1):
@@ -250,7 +250,7 @@ async def test_a_broker_that_fails_at_an_end_has_not_said_that_it_was_before(
 
 
 async def test_a_transaction_without_a_checker_is_refused(tmp_path: Path) -> None:
-    """Before anything is sent."""
+    """A transaction without a checker is refused before anything is sent."""
     async with scene(tmp_path) as its, Producer(its.namesrv, "PG") as producer:
         with pytest.raises(BadMessage, match="checker"):
             async with producer.transaction(Message(TOPIC, b"x")):
@@ -258,7 +258,7 @@ async def test_a_transaction_without_a_checker_is_refused(tmp_path: Path) -> Non
 
 
 async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> None:
-    """By a level, a delay or a time; those with a timer until it is over."""
+    """Messages wait by a level, a delay or a time; those with a timer can be recalled meanwhile."""
     async with scene(tmp_path) as its, its.producer() as producer:
         soon = datetime.fromtimestamp(its.broker.broker.core.clock_ms() / 1000, UTC)
         soon += timedelta(seconds=30)
@@ -284,7 +284,7 @@ async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> No
 
 
 async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path) -> None:
-    """They would be seen at once; the error says what to do instead."""
+    """A delayed message in a batch, or one-way, is refused with the call to use."""
     async with scene(tmp_path) as its, its.producer() as producer:
         await producer.prepare(TOPIC)
         delayed = Message(TOPIC, b"", delay_s=1)
@@ -296,7 +296,7 @@ async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path
 
 
 async def test_a_result_of_a_half_message_leads_to_it(tmp_path: Path) -> None:
-    """Its place and its offset message id are the half message's, so mqadmin finds it."""
+    """A result has the half message's place and offset message id, so mqadmin finds it."""
     async with (
         scene(tmp_path) as its,
         its.producer() as producer,

@@ -1,4 +1,4 @@
-"""Two broker groups, of which one is gone: what is bound to none of them goes to the other.
+"""Two broker groups, one of them dead: messages that are not bound to it go to the other.
 
 Members and name server are real servers on real sockets, with scripted answers.
 """
@@ -128,7 +128,7 @@ class NameServer(Handler):
 
 
 class Cluster:
-    """Groups "a" and "b"."""
+    """Groups "a" and "b" with their name server."""
 
     def __init__(self, namesrv: str, a: Leader, b: Leader) -> None:
         self.namesrv, self.a, self.b = namesrv, a, b
@@ -207,7 +207,7 @@ async def send_through_a_kill(c: Cluster, producer: Producer) -> list[SendResult
 
 
 async def test_no_send_fails_when_a_whole_group_is_killed() -> None:
-    """Only of what was on its way there is the outcome unknown: it is stored at most once."""
+    """Sends on their way to the dead group have an unknown outcome; no other fails."""
     async with cluster() as c, Producer(c.namesrv, timeout_s=1.4) as producer:
         outcomes = await send_through_a_kill(c, producer)
         unknown = [each for each in outcomes if isinstance(each, SendUnknown)]
@@ -220,14 +220,14 @@ async def test_no_send_fails_when_a_whole_group_is_killed() -> None:
 
 
 async def test_no_send_is_in_doubt_if_a_second_copy_will_do() -> None:
-    """At least once: no exception at all, and what the dead group may have is in the other."""
+    """At-least-once sends raise nothing; the other group stores what the dead one may have."""
     async with cluster() as c, Producer(c.namesrv, timeout_s=3, at_least_once=True) as producer:
         outcomes = await send_through_a_kill(c, producer)
         assert all(isinstance(each, SendResult) for each in outcomes)
 
 
 async def test_a_group_that_hangs_leaves_nothing_in_doubt_if_a_second_copy_will_do() -> None:
-    """Its connections stay, its answers don't come."""
+    """At-least-once sends go to the other group when one keeps its connections and is silent."""
     async with cluster() as c, Producer(c.namesrv, timeout_s=5, at_least_once=True) as producer:
         for _ in range(4):
             await send_quickly(producer)
@@ -250,7 +250,7 @@ async def test_each_kind_of_send_finds_the_living_group(send: Send) -> None:
 
 
 async def test_a_group_that_hangs_is_left_as_well() -> None:
-    """What it was given stays there, its outcome unknown; all that comes later goes elsewhere."""
+    """Later sends leave a silent group; those that it has keep an unknown outcome."""
     async with cluster() as c, Producer(c.namesrv, timeout_s=3) as producer:
         for _ in range(4):
             await send_quickly(producer)
@@ -263,7 +263,7 @@ async def test_a_group_that_hangs_is_left_as_well() -> None:
 
 
 async def test_a_batch_moves_whole() -> None:
-    """Its messages lie next to each other in one queue of the other group, in their order."""
+    """A batch goes to one queue of the other group, in its order."""
     async with cluster() as c:
         c.a.die()
         async with Producer(c.namesrv, timeout_s=3) as producer:
@@ -295,7 +295,7 @@ async def test_what_its_sender_bound_to_a_group_stays_there() -> None:
     ],
 )
 async def test_what_one_group_declines_another_may_take(code: ResponseCode) -> None:
-    """As stock clients go on to the next broker; and if all decline, it is said in time."""
+    """A send that one group declines goes to the next; if all decline, it fails in time."""
     async with cluster() as c, Producer(c.namesrv, timeout_s=1.5) as producer:
         for decliner in (c.a, c.b):
             decliner.script = lambda request: request.reply(code, remark="not here")
@@ -308,7 +308,7 @@ async def test_what_one_group_declines_another_may_take(code: ResponseCode) -> N
 
 
 async def test_a_dead_group_does_not_keep_consumers_from_the_others_queues() -> None:
-    """Whoever joins while a group is down gets the other group's queues at once."""
+    """A consumer gets the living group's queues at once."""
     async with cluster() as c:
         c.a.die()
         async with Consumer(c.namesrv, "G", {"T": "*"}) as consumer:

@@ -1,7 +1,7 @@
-"""No public call takes an argument of another type than its signature has: it names the parameter.
+"""Public calls refuse an argument of another type than their signature's, by its name.
 
-The calls, and what they can't be given, are found by their signatures: what comes tomorrow is tried
-as well. Nothing is sent, taken or finished by a call that is refused.
+The calls, and what they can't be given, are found by their signatures, so a new one is tried as
+well. A call that is refused sends, takes and finishes nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_the_signatures_say_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_no_client_is_made_with(face: type) -> None:
-    """Nothing is connected yet."""
+    """A constructor refuses wrong types before any connection."""
     good = {"group": "G", "subscriptions": {"T": "*"}}
     wanted = inspect.signature(face).parameters
     given_ = {each: good[each] for each in good if each in wanted}
@@ -113,7 +113,7 @@ MADE[NearbyRooms] = dict.fromkeys(("room_of_queue", "room_of_member"), str)
 
 @pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
 def test_no_client_is_told_by(kind: type) -> None:
-    """What an application makes to say what a client shall do."""
+    """Classes that an application passes to clients refuse wrong types."""
 
     def make(name: str, value: object) -> None:
         made = kind(**MADE[kind] | {name: value})
@@ -125,7 +125,7 @@ def test_no_client_is_told_by(kind: type) -> None:
 
 @pytest.mark.parametrize("wait", [run_until_signal, blocking.run_until_signal])
 def test_nothing_runs_until_a_signal_with(wait: Callable[..., Any]) -> None:
-    """It would show when the signal comes."""
+    """A wrong argument is refused at the call, not when the signal comes."""
 
     def waits(name: str, value: object) -> None:
         several = (value,) if name == "clients" else ()
@@ -138,7 +138,7 @@ def test_nothing_runs_until_a_signal_with(wait: Callable[..., Any]) -> None:
 
 
 def test_nothing_that_is_public_is_left_out() -> None:
-    """What an application calls is looked at here; the rest is given to it."""
+    """Every public callable is tested here, but for classes that applications only receive."""
     given_out = {"Bounds", "Columns", "Decision", "Gap", "MessageQueue", "OnceTransaction"}
     given_out |= {"PendingSend", "Piece", "PoppedMessage", "ReadMany", "Rebalance", "MessageBatch"}
     given_out |= {"ReceivedMessage", "Reply", "SendResult", "SentMany", "TopicBounds"}
@@ -156,7 +156,7 @@ def test_nothing_that_is_public_is_left_out() -> None:
 
 
 def calls() -> Iterator[tuple[Call, Any]]:
-    """All that there are, with what each may not be given."""
+    """Calls with a parameter, and a value that it must refuse."""
     for owner, kind in (CLIENTS | PARTS).items():
         for name, function in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and name not in OPEN_TO_ALL:
@@ -165,7 +165,7 @@ def calls() -> Iterator[tuple[Call, Any]]:
 
 
 async def test_no_call_takes_what_it_does_not_name(world: World) -> None:
-    """By the asynchronous clients, which the blocking ones call."""
+    """Asynchronous calls, which the blocking ones call, refuse wrong types by name."""
     taken = []
     for call, value in calls():
         said = "taken"
@@ -225,7 +225,7 @@ def test_no_blocking_call_takes_what_it_does_not_name(face: type) -> None:
 
 @given(st.sampled_from([int, str, str | None, list[int], dict[str, int]]), st.data())
 def test_a_value_of_a_type_is_of_it(hint: Any, data: st.DataObject) -> None:
-    """Nothing that is right is refused."""
+    """A value of the right type is never refused."""
     assert accepts(hint, data.draw(st.from_type(hint)))
 
 

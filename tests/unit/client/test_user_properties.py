@@ -1,4 +1,4 @@
-"""Keys and properties survive as they were given, or are refused at the call."""
+"""Keys and properties are stored as they were given, or refused at the call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def has(texts: list[str], *characters: str) -> bool:
 def test_what_is_taken_is_stored_and_found_as_it_was_given(
     properties: dict[str, str], keys: str | list[str], tags: str
 ) -> None:
-    """By both encoders, and by the broker's index, which splits bytes."""
+    """Both encoders, and the broker's index, which splits bytes, agree on keys and properties."""
     message = Message("T", b"x", keys=keys, tags=tags, properties=properties)
     wanted = keys.split(" ") if isinstance(keys, str) else keys
     given_ = [*properties, *properties.values()]
@@ -86,7 +86,7 @@ def test_a_name_with_a_meaning_is_no_users(name: str) -> None:
 
 @pytest.mark.parametrize("value", [5, 1.5, None, b"x", True])
 def test_what_is_not_text_is_refused(value: object) -> None:
-    """It is not stored as its repr."""
+    """A value that is not text is refused, and never stored as its repr."""
     odd = [{"properties": {"a": value}}, {"properties": {value: "a"}}, {"keys": [value]}]
     odd += [{"tags": value}, {"unique_key": value}] * (value is not None)
     for fields in odd:

@@ -1,4 +1,4 @@
-"""Our clients as users of a cluster that enforces rights: who may, who may not, and why."""
+"""Our clients as users of a cluster that enforces rights: permitted, refused, and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOPIC, GROUP = "Orders", "Workers"
 
 
 async def prepare(namesrv: str, mode: str = "enforce") -> None:
-    """As whoever has the secret: a topic, users, what they may do, and from then on the mode."""
+    """Make a topic, users and their rights as the secret's owner, and set the mode."""
     async with Admin(namesrv, user=None, secret=WORD) as admin:
         await admin.topics.update(TOPIC, read_queues=2, write_queues=2)
         await admin.users.create("root", PASSWORD, super_user=True)
@@ -43,7 +43,7 @@ async def prepare(namesrv: str, mode: str = "enforce") -> None:
 
 
 async def test_users_send_and_read_what_they_may(autojump_clock: MockClock) -> None:
-    """In each way of sending and reading; over a change of the leader, too."""
+    """Users send and read in each way that their rights allow, also over a change of leaders."""
     async with local_cluster(replicas=3, settings=SETTINGS) as cluster:
         namesrv = cluster.namesrv_addr
         await prepare(namesrv)
@@ -91,7 +91,7 @@ async def test_a_long_body_is_signed_by_a_hash_that_both_ends_have(
 
 
 async def test_who_may_not_is_told_why(autojump_clock: MockClock) -> None:
-    """At the call, in RocketMQ's words: no user, another password, not the right."""
+    """A refusal comes at the call in RocketMQ's words: no user, wrong password, no right."""
     async with local_cluster(replicas=1, settings=SETTINGS) as cluster:
         namesrv = cluster.namesrv_addr
         await prepare(namesrv)
@@ -114,7 +114,7 @@ async def test_who_may_not_is_told_why(autojump_clock: MockClock) -> None:
 
 
 async def test_explained(autojump_clock: MockClock) -> None:
-    """By which entry, or which would be needed."""
+    """An explanation names the entry that decides, or the one that is needed."""
     async with local_cluster(replicas=1, settings=SETTINGS) as cluster:
         await prepare(cluster.namesrv_addr)
         async with Admin(cluster.namesrv_addr, secret=WORD) as admin:
@@ -145,7 +145,7 @@ async def test_explained(autojump_clock: MockClock) -> None:
 
 
 async def test_observed_first_then_enforced(autojump_clock: MockClock) -> None:
-    """What was suggested, granted, lets everything pass."""
+    """Suggestions that were observed and granted let everything pass."""
     async with local_cluster(replicas=1, settings=SETTINGS) as cluster:
         namesrv = cluster.namesrv_addr
         await prepare(namesrv, mode="observe")
