@@ -1,4 +1,4 @@
-"""Pulls with a SQL92 filter: their messages and next offset, when they wake, and which are refused."""
+"""Pulls with a SQL92 filter: messages and next offset, when they wake, which are refused."""
 
 from __future__ import annotations
 

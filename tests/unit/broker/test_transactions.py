@@ -1,4 +1,4 @@
-"""Transactions: when their messages are seen, which producers are asked, and that each ends once."""
+"""Transactions: when messages are seen, which producers are asked, and that each ends once."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ async def test_of_a_queue_that_is_given_up_only_what_closes_a_gap_is_begun() -> 
 
 
 async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
-    """A handler gets batches up to its size; after an error, the policy gets the unfinished rest."""
+    """A handler gets batches up to its size; of a failed one, the policy gets the rest."""
     bench = Bench("aaaaa", "bb")
     seen: list[list[tuple[int, int]]] = []
     sent_back: list[int] = []

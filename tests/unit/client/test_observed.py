@@ -1,4 +1,4 @@
-"""Rights from `observe` to `enforce`: an application runs without refusals on granted suggestions."""
+"""Rights from `observe` to `enforce`: granted suggestions let an application run on."""
 
 from __future__ import annotations
 

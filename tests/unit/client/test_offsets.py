@@ -140,7 +140,7 @@ async def test_commits_of_a_queue_are_under_way_one_at_a_time(
 async def test_a_commit_waits_no_longer_than_its_caller_said(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A commit waits for an earlier one's answer within its own time; a cancelled one blocks none."""
+    """A commit waits for an earlier one within its own time; a cancelled one blocks none."""
     group = Group(0)
     offsets = member_of(group)
     group.answers = trio.Event()

@@ -55,7 +55,7 @@ LAZY = ("dledger", "dledger.net", "mqclient", "mqclient.blocking", "mqlocal")
 
 @pytest.mark.parametrize("package", LAZY)
 def test_a_package_lists_its_names(package: str) -> None:
-    """A package lists its lazy names before any is loaded, so that an interpreter completes them."""
+    """A package lists its lazy names before any is loaded, so interpreters complete them."""
     shown = f"import {package} as found; print(*dir(found))"
     names = subprocess.run([sys.executable, "-c", shown], check=True, capture_output=True).stdout
     module = import_module(package)

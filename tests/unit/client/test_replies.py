@@ -40,7 +40,7 @@ def received(properties: dict[str, str]) -> ReceivedMessage:
 
 
 def test_a_reply_names_who_asked_and_which_question() -> None:
-    """A reply goes to the reply topic of the asker's cluster, as RocketMQ's MessageUtil makes it."""
+    """A reply goes to the reply topic of the asker's cluster, made as by RocketMQ's MessageUtil."""
     to = received(ASKED | {"KEYS": "k"})
     command = reply_request(to, b"an answer", {"mood": "good"}, group="G", now_ms=5)
     assert (command.code, command.payload) == (RequestCode.SEND_REPLY_MESSAGE_V2, b"an answer")

@@ -177,7 +177,7 @@ def test_what_an_operator_takes_from_a_group_is_gone() -> None:
 
 
 def test_a_topic_that_is_read_only_in_one_group_keeps_its_keys() -> None:
-    """A read-only group keeps its queues, so that keys don't move while the topic takes messages."""
+    """A read-only group keeps its queues, so that keys don't move while another takes them."""
     table = RouteTable()
     data = route("a", "b")
     data.queue_datas[0].perm, data.withdrawn = 4, []

@@ -30,7 +30,7 @@ def message(queue_offset: int) -> ReceivedMessage:
 
 
 def test_a_tool_sees_subscriptions_offsets_and_what_waits() -> None:
-    """A tool sees subscriptions, offsets and waiting messages, keyed by queues as stock tools want."""
+    """A tool sees subscriptions, offsets and waiting messages, in the stock tools' dialect."""
     progress = QueueProgress(QUEUE)
     progress.start(5)
     progress.accept(0, Chunk(Listed([message(7), message(9)]), 1 << 21), 12)

@@ -123,7 +123,7 @@ async def test_a_message_that_was_rolled_back_is_never_seen(tmp_path: Path) -> N
 
 
 async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
-    """A repeated commit, whose answer may have been lost, changes nothing; a rollback is too late."""
+    """A commit may be repeated, as its answer may be lost; a rollback comes too late."""
     async with scene(tmp_path) as its, its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
             await transaction.commit()
@@ -197,7 +197,7 @@ async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
 
 
 async def test_another_producer_of_the_group_answers_for_one_that_died(tmp_path: Path) -> None:
-    """Another producer of the group is asked, if it knows the topic; one of another group is not."""
+    """Another producer of the group is asked if it knows the topic; other groups' are not."""
     async with scene(tmp_path) as its:
         with pytest.raises(ZeroDivisionError):
             async with its.producer() as dead, dead.transaction(Message(TOPIC, b"x"), queue_id=1):

@@ -1,4 +1,4 @@
-"""Config files: what is read, and how clearly the rest is refused."""
+"""Config files: which are read, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, reason:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """With the system's reason."""
+    """A missing file is an error with its name and the system's reason."""
     with pytest.raises(ConfigError, match=r"nowhere\.toml: can't be read: No such file"):
         load_config(tmp_path / "nowhere.toml", Sample)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """As not valid TOML."""
+    """A file that is not text is not valid TOML."""
     path = tmp_path / "broker.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not valid TOML"):
@@ -96,7 +96,7 @@ def test_a_key_with_dots_is_one_key_however_toml_has_it(text: str, tmp_path: Pat
 
 
 def test_an_unknown_key_with_dots_is_named_whole(tmp_path: Path) -> None:
-    """With the one that was meant."""
+    """An unknown key with dots is named with the known one that is like it."""
     path = tmp_path / "broker.toml"
     path.write_text('tls.server.mod = "enforcing"')
 

@@ -60,7 +60,7 @@ def decided(entries: list[Entry], need: Need) -> bool:
 @example([OF_GROUP], Need(Kind.TOPIC, "%RETRY%a", (Action.PUB,)))
 @example([], Need(Kind.TOPIC, TRACE_TOPIC, (Action.PUB,)))
 def test_explained_as_decided(entries: list[Entry], need: Need) -> None:
-    """For any entries and any need: yes where the broker serves, no where it refuses."""
+    """An explanation allows what the broker serves and forbids what it refuses."""
     assume(need.kind is not Kind.CLUSTER or need.name == KNOWN.cluster)
     allowed, because = explained(Policies(entries), need, SOURCE, KNOWN)
     assert allowed is decided(entries, need), because

@@ -1,4 +1,4 @@
-"""Copies of a replica: whole or not there, whatever happens while they are made."""
+"""Copies of a replica are whole or absent, whatever happens during the copying."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENTRIES = 60
 
 
 async def exported(tmp_path: Path, entries: int = ENTRIES) -> tuple[ExportPlan, Export]:
-    """A replica with several segments, of which a copy was made while it served."""
+    """A replica with several segments, and a copy made while it served."""
     peers = {"n0": ("127.0.0.1", free_ports(1)[0])}
     folder = tmp_path / "store"
     config = LedgerConfig("g", "n0", peers, folder, segment_bytes=SEGMENT_BYTES)
@@ -77,7 +77,7 @@ async def test_a_copy_is_the_committed_prefix_and_checks_whole(
 
 
 async def test_a_node_does_not_start_on_a_copy(copied: tuple[ExportPlan, Export]) -> None:
-    """It knows nothing of what was promised later."""
+    """A node does not start on a copy, which lacks what was promised later."""
     _, export = copied
     with (
         pytest.raises(StorageError, match="take back what it has promised"),
@@ -87,7 +87,7 @@ async def test_a_node_does_not_start_on_a_copy(copied: tuple[ExportPlan, Export]
 
 
 async def test_half_a_copy_is_not_taken_for_one(copied: tuple[ExportPlan, Export]) -> None:
-    """As a crash leaves it; and a manifest that can't be read is none."""
+    """A copy without its end, as after a crash, or with a damaged manifest is refused."""
     _, export = copied
     (export.target / MANIFEST_FILE).write_text("{")
     with pytest.raises(ConfigError, match="is damaged"):
@@ -101,7 +101,7 @@ async def test_half_a_copy_is_not_taken_for_one(copied: tuple[ExportPlan, Export
 async def test_a_pipe_in_a_copy_is_not_waited_for(
     copied: tuple[ExportPlan, Export], name: str
 ) -> None:
-    """Whoever looks at the copy is told which file it is."""
+    """A pipe in a copy is an error with its name, and is not read."""
     path = copied[1].target / name.format(0)
     path.unlink()
     os.mkfifo(path)
@@ -133,7 +133,7 @@ def refuse(number: int) -> Callable[..., None]:
 async def test_where_there_are_no_links_files_are_copied(
     number: int, copied: tuple[ExportPlan, Export], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another file system, or one without hard links, or with too many."""
+    """Files are copied on another file system, without hard links, or with too many."""
     plan, _ = copied
     monkeypatch.setattr(os, "link", refuse(number))
     export = Export(plan, plan.folder.with_name("other"))
@@ -163,7 +163,7 @@ async def test_a_full_disk_leaves_nothing(
 async def test_a_disk_without_room_to_go_on_is_refused_at_once(
     copied: tuple[ExportPlan, Export], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log comes first."""
+    """A copy that would leave the log too little room is refused."""
     plan, _ = copied
     usage = shutil.disk_usage(plan.folder)
     little = usage._replace(free=3 * SEGMENT_BYTES - 1)
@@ -176,7 +176,7 @@ async def test_a_disk_without_room_to_go_on_is_refused_at_once(
 async def test_a_copy_that_is_broken_off_leaves_nothing(
     copied: tuple[ExportPlan, Export],
 ) -> None:
-    """As a broker does that is told to end."""
+    """A copy that a stopping broker breaks off is removed."""
     plan, _ = copied
     export = Export(plan, plan.folder.with_name("other"))
     export.cancelled = True
@@ -190,7 +190,7 @@ async def test_a_copy_that_is_broken_off_leaves_nothing(
 async def test_what_retention_takes_meanwhile_is_not_in_the_copy(
     copied: tuple[ExportPlan, Export],
 ) -> None:
-    """It takes the oldest first, after it has written where the log begins then."""
+    """Segments that retention removes meanwhile are missing in the copy, which begins later."""
     plan, _ = copied
     first, second, third = plan.bases[:3]
     before = verify_replica(plan.folder)

@@ -1,4 +1,4 @@
-"""Failpoints: nothing happens unless whoever started the process orders it, and then it is said."""
+"""Failpoints do nothing without an order, and write down what they do."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def order(folder: Path, *orders: Order, **others: object) -> None:
 
 
 def happened(folder: Path) -> list[tuple[str, str]]:
-    """What was written down, without the orders that were taken."""
+    """Places and actions that were written down, without the orders."""
     lines = (folder / REACHED).read_bytes().splitlines()
     told = [msgspec.json.decode(line, type=Reached) for line in lines]
     return [(each.place, each.action) for each in told if each.place]
 
 
 def test_without_orders_nothing_happens(folder: Path) -> None:
-    """Not even a handler is called."""
+    """A process without orders has no handler."""
     arm(folder)
 
     assert SEAM.handler is None
@@ -50,7 +50,7 @@ def test_without_orders_nothing_happens(folder: Path) -> None:
 
 
 def test_a_place_fails_from_its_nth_pass_on(folder: Path) -> None:
-    """With the error that was ordered, until other orders come."""
+    """A place fails from its nth pass on with the ordered error, until other orders come."""
     order(folder, Order(1, "disk.sync", "fail", nth=2, error="EIO"))
     arm(folder)
 
@@ -66,7 +66,7 @@ def test_a_place_fails_from_its_nth_pass_on(folder: Path) -> None:
 
 
 def test_a_held_thread_goes_on_when_its_time_is_over(folder: Path) -> None:
-    """Once; the next pass is not held."""
+    """A held thread goes on after its time, and the next pass is not held."""
     order(folder, Order(1, "log.staged", "hold", seconds=0.05))
     arm(folder)
 
@@ -95,7 +95,7 @@ def test_a_held_thread_goes_on_when_orders_change(folder: Path) -> None:
 
 
 def test_a_clock_jumps_to_and_fro_until_other_orders_come(folder: Path) -> None:
-    """By as much as was ordered, and then by nothing."""
+    """A clock jumps to and fro by the ordered time, and stops with other orders."""
     order(folder, ahead_ms=2000, strobe_s=0.002)
     arm(folder)
 
@@ -117,7 +117,7 @@ def test_a_clock_jumps_to_and_fro_until_other_orders_come(folder: Path) -> None:
 
 
 def test_a_torn_write_has_half_of_its_bytes_when_its_place_is_reached(folder: Path) -> None:
-    """And all of them, if the process goes on."""
+    """A torn write has half of its bytes at its place, and all if the process goes on."""
     path = folder / "file"
     path.write_bytes(bytes(8))
     descriptor, seen = Disk().open(path), []
@@ -131,7 +131,7 @@ def test_a_torn_write_has_half_of_its_bytes_when_its_place_is_reached(folder: Pa
 
 
 def test_places_are_noted_once(folder: Path) -> None:
-    """So a run sees which of them its work comes by."""
+    """Places that a run passes are noted once each."""
     order(folder, notes=True)
     arm(folder)
 
@@ -151,7 +151,7 @@ def test_places_are_noted_once(folder: Path) -> None:
     ],
 )
 def test_wrong_orders_are_refused_as_a_whole(folder: Path, wrong: Order) -> None:
-    """With the reason, and nothing is in force."""
+    """Wrong orders are refused as a whole, with the reason."""
     order(folder, Order(2, "log.staged", "hold", seconds=600), wrong)
     arm(folder)
 
@@ -172,13 +172,13 @@ def test_orders_that_are_none_are_refused(folder: Path, raw: bytes) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """Not a run without faults."""
+    """A missing folder of orders is an error, and not a run without faults."""
     with pytest.raises(ConfigError, match=VARIABLE):
         arm(tmp_path / "none")
 
 
 def test_a_stopped_process_ends_there_by_sigkill(tmp_path: Path) -> None:
-    """At the pass that was ordered, and it has written that down."""
+    """A process ends by SIGKILL at the ordered pass, after writing that down."""
     order(tmp_path, Order(1, "log.staged", "stop", nth=3))
     program = (
         "import sys; from pathlib import Path; from dledger.program.arming import arm; "

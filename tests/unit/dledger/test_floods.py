@@ -1,4 +1,4 @@
-"""The debts of addresses that send wrong signatures or passwords."""
+"""Bounds for addresses that send wrong signatures or passwords."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dledger.trust.floods import Floods
 
 
 def verified(floods: Floods, address: str, tries: int, now_ms: float, size_bytes: int = 0) -> int:
-    """How many of so many wrong ones are verified."""
+    """The number of wrong proofs, of `count` at this time, that are verified."""
     count = 0
     for _ in range(tries):
         if not floods.waits_s(address, now_ms):
@@ -27,7 +27,7 @@ def verified(floods: Floods, address: str, tries: int, now_ms: float, size_bytes
 
 
 def test_an_address_has_its_own_pace() -> None:
-    """As many at once as the bound says, then some a second; other addresses have their own."""
+    """An address may send a burst of wrong proofs, then some a second, apart from others."""
     floods = Floods()
     assert verified(floods, "10.0.0.1", 1000, 0) == WRONG_PROOFS_AT_ONCE
     assert verified(floods, "10.0.0.1", 1000, 1000) == WRONG_PROOFS_PER_S
@@ -37,7 +37,7 @@ def test_an_address_has_its_own_pace() -> None:
 
 
 def test_large_requests_count_by_what_is_hashed() -> None:
-    """No mix of sizes has more hashed than the bound."""
+    """Requests count by the bytes that are hashed, in any mix of sizes."""
     rng, floods, hashed, now_ms = random.Random(1), Floods(), 0, 0.0
     for _ in range(5000):
         size = rng.choice((0, 100, WRONG_PROOF_BYTES, FRAME_BYTES_MAX))
@@ -48,7 +48,7 @@ def test_large_requests_count_by_what_is_hashed() -> None:
 
 
 def test_refusals_of_an_address_have_a_pace() -> None:
-    """However many connections it has; others, and those who ask rarely, never rest."""
+    """An address is refused at a bounded rate, over any number of connections."""
     floods, now_ms, asks_at = Floods(), 1e12, dict.fromkeys(range(100), 1e12)
     refused = 0
     while now_ms < 1e12 + 2000:
@@ -73,7 +73,7 @@ def test_the_table_of_refusals_is_bounded() -> None:
 
 
 def test_a_wait_ends_when_it_says() -> None:
-    """Also after a clock that was set back, within twice the bound."""
+    """A wait ends at its time, within twice the bound also after a clock was set back."""
     floods = Floods()
     assert verified(floods, "10.0.0.1", 1, 9e12, FRAME_BYTES_MAX) == 1
     longest_s = 2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S

@@ -1,4 +1,4 @@
-"""A ledger over real files and a real port, for what simulations have no part in: its loops."""
+"""The ledger's loops, over real files and a real port, which simulations leave out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TURNS_PER_S_MAX = 20
 
 
 async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path: Path) -> None:
-    """Nobody has to ask it again and again."""
+    """A change and a fence wake their waiters, without polling."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
     machine = KeepsNothing()
     with trio.fail_after(30):
@@ -90,7 +90,7 @@ async def test_a_start_that_finds_rot_in_a_segment_that_it_trusted_reads_that_se
 
 
 async def test_who_waits_for_a_ledger_hears_that_it_was_closed(tmp_path: Path) -> None:
-    """In a task that outlives it, whatever it waits for."""
+    """Waiters that outlive the ledger hear that it was closed, whatever they wait for."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
 
     async def wait(wait_for: Callable[[], Awaitable[object]]) -> None:
@@ -110,7 +110,7 @@ async def test_who_waits_for_a_ledger_hears_that_it_was_closed(tmp_path: Path) -
 
 
 class Older(KeepsNothing):
-    """Knows none of the entries."""
+    """A state machine of an older version, which knows no entry."""
 
     def apply(self, entry: Entry) -> object:
         """Refuse what a newer version wrote."""
@@ -118,7 +118,7 @@ class Older(KeepsNothing):
 
 
 async def test_who_waits_for_a_fence_is_given_the_error_itself(tmp_path: Path) -> None:
-    """What is to be done follows from its type: a disk is not at fault here."""
+    """Waiters for a fence get the error, whose type says what to do."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
     with trio.fail_after(30):
         async with open_ledger(config, Older()) as ledger:
@@ -126,7 +126,7 @@ async def test_who_waits_for_a_fence_is_given_the_error_itself(tmp_path: Path) -
 
 
 async def test_a_peer_port_that_is_taken_is_an_error_of_its_own(tmp_path: Path) -> None:
-    """Who started the node knows which of its ports to change."""
+    """A taken peer port is an error of its own, which says which port to change."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path / "a")
     other = dataclasses.replace(config, directory=tmp_path / "b")
     async with open_ledger(config, KeepsNothing()):
@@ -136,7 +136,7 @@ async def test_a_peer_port_that_is_taken_is_an_error_of_its_own(tmp_path: Path) 
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Look now and then."""
+    """Wait until a condition holds."""
     while not holds():  # noqa: ASYNC110
         await trio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""A library's lines go to the standard library's loggers, and it configures none."""
+"""Lines of the client library go to the standard library's loggers, which it never configures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ get_logger("mqclient.x").info("role changed", term=3)
 
 
 def test_an_application_decides_what_is_shown() -> None:
-    """Nothing is configured by us; what it configures holds for its lines and for ours."""
+    """An application's configuration decides about its lines and ours."""
     ran = subprocess.run(
         [sys.executable, "-c", IN_AN_APPLICATION], capture_output=True, text=True, check=True
     )
@@ -32,7 +32,7 @@ def test_an_application_decides_what_is_shown() -> None:
 
 
 def test_a_records_values_are_its_attributes(caplog: pytest.LogCaptureFixture) -> None:
-    """As with `extra`; a value named like an attribute that each record has gets an underscore."""
+    """A value is a record's attribute, as with `extra`, with an underscore if the name is taken."""
     get_logger("x").warning("100% lost", topic="T", name="n", args=(1,), message="m")
     (record,) = caplog.records
     assert record.getMessage() == "100% lost: topic='T' name='n' args=(1,) message='m'"
@@ -50,7 +50,7 @@ def test_a_records_values_are_its_attributes(caplog: pytest.LogCaptureFixture) -
 
 
 def test_every_name_of_a_value_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """`logging` refuses names that its records have; ours are renamed."""
+    """Values may have any name: `logging` refuses those of its records, so ours are renamed."""
     for name in logging.makeLogRecord({}).__dict__:
         if name != "exc_info":
             get_logger("x").info("event", **{name: 1})
@@ -59,7 +59,7 @@ def test_every_name_of_a_value_can_be_logged(caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_event_without_values_is_its_message(caplog: pytest.LogCaptureFixture) -> None:
-    """Another library's record, too: its message is its event."""
+    """An event without values, and another library's message, are the message alone."""
     get_logger("x").info("50% done")
     logging.getLogger("y").info("%s of %d", "a", 2)
     assert [event_of(record) for record in caplog.records] == [
@@ -93,5 +93,5 @@ def test_an_exception_has_its_traceback(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_one_line_escapes_what_a_terminal_obeys() -> None:
-    """And line ends."""
+    """Control characters and line ends are escaped."""
     assert one_line("a\x1b[2J\n\u202eé") == "a\\x1b[2J\\n\\u202eé"

@@ -1,5 +1,4 @@
-"""Which entry of a user's policies decides, against the rules as RocketMQ states them; and what a
-signature covers."""
+"""Policies of a user against RocketMQ's rules, and the content that a signature covers."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ ENTRIES = st.builds(
 
 
 def stated(entries: list[Entry], need: Need, source: str) -> tuple[bool, Entry | None]:
-    """The rules, one after the other: what matches; custom before default; the most specific."""
+    """The decision by the rules in turn: what matches, custom before default, the most specific."""
     address = ipaddress.ip_address(source.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
 
@@ -84,12 +83,12 @@ def stated(entries: list[Entry], need: Need, source: str) -> tuple[bool, Entry |
     ADDRESSES,
 )
 def test_the_entry_that_decides(entries: list[Entry], need: Need, source: str) -> None:
-    """Of any entries, for any need, from any address."""
+    """The deciding entry is the rules' for any entries, any need and any address."""
     assert Policies(entries).judge(need, source) == stated(entries, need, source)
 
 
 def test_no_policy_makes_somebody_another_user() -> None:
-    """Not even everything."""
+    """An entry for everything does not allow changing other users."""
     everything = Policies([Entry("Custom", "*", ("All",), (), "Allow")])
     assert not everything.judge(Need(Kind.USER, "ann", (Action.GET,)), "::1").allowed
     assert everything.judge(Need(Kind.TOPIC, "ann", (Action.GET,)), "::1").allowed
@@ -127,8 +126,10 @@ KNOWN = st.none() | st.just(BLAKE3)
 def test_our_signature_is_good_for_one_request(
     one: Command, other: Command, known: str | None, of_other: str | None
 ) -> None:
-    """Another code, field, value or body has another, also where the values joined are the same,
-    or one body is the hash of the other."""
+    """A signature differs for another code, field, value or body.
+
+    So it does where joined values are the same, or one body is the other's hash.
+    """
     for command, body_hash in ((one, known), (other, of_other)):
         Key("secret").sign(command, "ann", Stamp("nonce", 1, 1), body_hash)
     assert Key("secret").verifies(one)
@@ -140,8 +141,10 @@ def test_our_signature_is_good_for_one_request(
 
 @pytest.mark.parametrize("said", ["", "sha256", "BLAKE3", None, 0, [BLAKE3]])
 def test_a_signed_body_is_hashed_as_its_signer_said(said: ExtValue) -> None:
-    """By BLAKE3 if it is long and the server knows that, else by SHA-256; whoever changes or
-    removes the field has a wrong signature."""
+    """A long body is hashed by BLAKE3 if the server knows it, and else by SHA-256.
+
+    A request whose field for that was changed or removed has a wrong signature.
+    """
     long, short = Command(1, {}, (LONG[:9], LONG[9:])), Command(1, {}, LONG[1:])
     for command in (long, short):
         Key("secret").sign(command, "ann", Stamp("nonce", 1, 1), BLAKE3)
@@ -168,7 +171,7 @@ def _texts(command: Command) -> dict[str, str]:
 
 @given(st.text("aé ", max_size=40), st.binary(max_size=3), st.integers(0, 60))
 def test_a_wrapped_password(password: str, noise: bytes, at: int) -> None:
-    """It is given back with the same secret for the same user alone, unchanged alone."""
+    """A wrapped password is unwrapped with the same secret, for the same user, and unchanged."""
     wrapping = Wrapping(b"secret")
     wrapped = wrapping.wrap("ann", password)
     assert wrapping.unwrap("ann", wrapped) == password
@@ -183,7 +186,7 @@ def test_a_wrapped_password(password: str, noise: bytes, at: int) -> None:
 
 
 def test_a_table_is_told_whole_or_not_at_all() -> None:
-    """And equal tables have equal digests, however they came about."""
+    """A user table is decoded whole or refused; equal tables have equal digests."""
     users, again = Users(), Users()
     entry = Entry("Custom", "Topic:a", ("Pub",), (), "Allow")
     for name in ("ann", "bob"):
@@ -209,7 +212,7 @@ CHANGES = st.one_of(
 
 @given(st.lists(CHANGES, max_size=12))
 def test_a_digest_is_that_of_the_table_as_it_is(changes: list[tuple[str, str, bool]]) -> None:
-    """After each change, though it is kept in between: a table that was made anew has the same."""
+    """A kept digest equals that of a table made anew, after each change."""
     table = Users()
     for change, name, is_super in changes:
         if change == "put":

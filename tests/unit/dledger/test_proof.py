@@ -1,4 +1,4 @@
-"""What a stranger can try when two servers prove to each other, and that none of it lets him in.
+"""Attacks of a stranger on the proof between two servers, none of which lets him in.
 
 Each attempt fails; with the planted bug that leaves out the step that stops it, it gets through.
 """
@@ -43,7 +43,7 @@ def acceptor(
 
 
 def meet(first: Dialler, second: Acceptor) -> tuple[Session, Session]:
-    """All four messages, unchanged."""
+    """Exchange all four messages unchanged; both sessions."""
     proof = first.prove(second.hello, second.hello.node_id)
     answer, theirs = second.check(first.hello, proof)
     return first.check(answer), theirs
@@ -66,7 +66,7 @@ def check_stopped(attempt: Callable[[], object], without: str) -> None:
 
 
 def test_two_members_prove_and_share_a_key_for_each_direction() -> None:
-    """What one sends with, the other receives with; the two directions differ."""
+    """One end's sending key is the other's receiving key, and the two directions differ."""
     ours, theirs = meet(dialler(), acceptor())
     assert ours.sending_key == theirs.receiving_key
     assert ours.receiving_key == theirs.sending_key
@@ -74,14 +74,14 @@ def test_two_members_prove_and_share_a_key_for_each_direction() -> None:
 
 
 def test_every_connection_has_keys_of_its_own() -> None:
-    """Another nonce, of one side only, makes others."""
+    """Another nonce of one side makes other keys."""
     first, _ = meet(dialler(), acceptor(number=2))
     second, _ = meet(dialler(), acceptor(number=3))
     assert not {*first} & {*second}
 
 
 def test_who_has_another_secret_is_refused_on_either_side() -> None:
-    """As a dialler by the acceptor; as an acceptor, with whatever proof, by the dialler."""
+    """A dialler and an acceptor with another secret are refused, whatever proof is shown."""
     assert not is_in(lambda: meet(dialler(secret=b"wrong"), acceptor()))
     assert not is_in(lambda: meet(dialler(), acceptor(secret=b"wrong")))
     waiting = dialler()
@@ -92,7 +92,7 @@ def test_who_has_another_secret_is_refused_on_either_side() -> None:
 
 
 def test_the_acceptor_signs_nothing_for_who_has_not_proven() -> None:
-    """So a stranger can't have a member sign for him, to show it to another."""
+    """An acceptor signs nothing before the dialler's proof, which a stranger could pass on."""
     check_stopped(lambda: acceptor().check(Hello("n1", nonce(9)), b"?"), "prove before the dialler")
 
 
@@ -119,7 +119,7 @@ def test_relay_a_member_is_not_led_to_another_one() -> None:
 
 
 def test_relay_under_a_members_own_name_is_noticed_by_who_dials() -> None:
-    """The same, but n0's hello is passed on as it is."""
+    """A dialler notices that it met another member than it dialled."""
     check_stopped(lambda: dialler("n2").prove(acceptor("n0").hello, "n1"), "take any acceptor")
 
 
@@ -134,7 +134,7 @@ def test_swapped_ids_make_another_transcript() -> None:
 
 
 def test_replay_an_overheard_proof_opens_nothing() -> None:
-    """The same dialler's hello and proof again: the acceptor's nonce is another one."""
+    """An old hello and proof are refused, since the acceptor's nonce is another."""
 
     def replay() -> None:
         heard = dialler()
@@ -183,7 +183,7 @@ def test_no_two_transcripts_have_the_same_bytes() -> None:
     ],
 )
 def test_a_hello_of_the_wrong_kind_or_size_is_refused(node_id: object, said: object) -> None:
-    """Nothing of it is used before."""
+    """A hello of the wrong kind or size is refused before any use."""
     with pytest.raises(FrameError):
         check_hello(node_id, said)
 
@@ -213,7 +213,7 @@ def test_frames_are_taken_in_their_order_and_whatever_their_parts() -> None:
 
 @pytest.mark.parametrize("order", [(0, 0), (0, 2), (1, 0), (2,)], ids=str)
 def test_a_frame_that_is_repeated_left_out_or_moved_does_not_check(order: tuple[int, ...]) -> None:
-    """Each end counts."""
+    """A frame that is repeated, left out or moved does not check, since each end counts."""
 
     def deliver() -> None:
         sent = tagged(b"k", b"0", b"1", b"2")

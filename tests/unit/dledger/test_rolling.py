@@ -1,7 +1,7 @@
-"""A cluster's secret is replaced while everything runs: which files are taken over, and which wait.
+"""Rolling a cluster's secret: which files are taken over, and which wait.
 
 The model has servers that change their files in any order, to anything; whatever they do, each
-server signs only with what all others accept.
+server signs only with secrets that all others accept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def heard(
 def test_servers_with_any_secret_in_common_prove_to_each_other(
     here: tuple[bytes, ...], there: tuple[bytes, ...]
 ) -> None:
-    """Both find the same ones, in the acceptor's order; with none in common neither gets in."""
+    """Both ends find the same common secrets, in the acceptor's order; without any, neither gets
+    in.
+    """
     shared = tuple(secret for secret in there if secret in here)
     if shared:
         assert met(here, there) == shared
@@ -59,7 +61,7 @@ def test_servers_with_any_secret_in_common_prove_to_each_other(
 
 @pytest.mark.parametrize("said", [0, 31, 33, 64, 5 * 32])
 def test_proofs_of_any_length_let_nobody_in(said: int) -> None:
-    """Neither half a proof, nor many, nor a right one that is told twice."""
+    """Half a proof, many proofs, and a right one twice let nobody in."""
     first = Dialler(DOOR, "n1", OLD, bytes(NONCE_BYTES))
     second = Acceptor(DOOR, "n0", Secrets(OLD, NEW), bytes(NONCE_BYTES))
     right = first.prove(second.hello, "n0")
@@ -90,7 +92,7 @@ def test_whatever_is_written_into_files_all_accept_what_each_signs_with(seed: in
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_documented_steps_are_taken_in_any_order_of_servers(seed: int) -> None:
-    """Three steps, at each of them the servers one after the other."""
+    """Servers take each of the three documented steps in any order."""
     rng = random.Random(seed)
     servers = [STEPS[0]] * 4
     for wanted in STEPS[1:]:
@@ -156,7 +158,7 @@ def test_a_file_has_secrets_with_an_empty_line_between_them(tmp_path: Path) -> N
 
 
 def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
-    """It is looked at again, and its reason goes when it is mended."""
+    """A file that can't be used is read again, and its problem goes when it is mended."""
     path = tmp_path / "cluster.secret"
     path.write_bytes(OLD)
     path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""The cluster's secret: who may read its file, and when a server does not start without one."""
+"""The cluster's secret: its file's rights, and servers that don't start without one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file_of(tmp_path: Path, text: str = TEXT, mode: int = 0o600) -> Path:
 
 
 def test_the_secret_is_the_files_text(tmp_path: Path) -> None:
-    """Without the white space around it, which editors add."""
+    """A secret is the file's text without the white space around it."""
     assert read_secret(file_of(tmp_path, f" {TEXT}\n\n")) == TEXT
 
 
@@ -45,14 +45,14 @@ def test_the_secret_is_the_files_text(tmp_path: Path) -> None:
 def test_a_file_that_keeps_no_secret_is_refused(
     tmp_path: Path, text: str, mode: int, reason: str
 ) -> None:
-    """With what is wrong and how to mend it, and never with the secret itself."""
+    """The refusal says what is wrong and how to mend it, and never shows the secret."""
     with pytest.raises(ConfigError, match=reason) as refusal:
         read_secret(file_of(tmp_path, text, mode))
     assert TEXT not in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
-    """Nobody starts without a secret because of a misspelt path."""
+    """A missing file is an error, so that a misspelt path starts no server without a secret."""
     with pytest.raises(ConfigError, match=r"none can't be read: No such file"):
         read_secret(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe", 0o600)
@@ -62,7 +62,7 @@ def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])
 def test_loopback_needs_no_secret(host: str) -> None:
-    """Only this machine reaches it."""
+    """Loopback, which only this machine reaches, needs no secret."""
     assert is_loopback(host)
     require_secret("the peer port", host, b"")
     require_secret("the peer port", host, b"short")
@@ -72,7 +72,7 @@ def test_loopback_needs_no_secret(host: str) -> None:
     "host", ["0.0.0.0", "::", "10.0.0.4", "192.168.1.1", "broker-1", "fe80::1"]
 )
 def test_any_other_address_needs_one(host: str) -> None:
-    """A name too: it may lead anywhere. One that can be guessed is none."""
+    """Any other address, and a name, needs a secret, and one that can't be guessed."""
     with pytest.raises(ConfigError, match="there is no secret: .*head -c 32"):
         require_secret("the peer port", host, b"")
     with pytest.raises(ConfigError, match="it could be guessed"):
@@ -81,7 +81,7 @@ def test_any_other_address_needs_one(host: str) -> None:
 
 
 def test_a_broker_takes_its_secret_from_the_file(tmp_path: Path) -> None:
-    """Its members' ledgers get it; two places for it are one too many."""
+    """A broker's ledger gets the secret of the file; a second source of it is an error."""
     path = str(file_of(tmp_path))
     config = BrokerConfig(secret_file=path).with_secret()
     assert config.ledger().secret == TEXT.encode()
@@ -107,7 +107,7 @@ def test_a_new_cluster_has_a_secret_of_its_own_that_only_its_user_reads(tmp_path
 
 @pytest.mark.slow
 def test_a_name_server_that_others_can_reach_does_not_start_without_one() -> None:
-    """The same; what it says fits on one line, too."""
+    """A name server beyond loopback without a secret ends with status 2 and one line."""
     command = [sys.executable, "-m", "mqnamesrv", "--host", "0.0.0.0", "-p", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2

@@ -1,4 +1,4 @@
-"""Long work is done in slices of some milliseconds."""
+"""Long work in slices of some milliseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def work(kinds: str) -> Generator[str, None, int]:
 
 
 def test_a_slice_has_as_many_steps_as_fit_in_its_time() -> None:
-    """Here the clock goes on by a second at each look."""
+    """A slice has as many steps as fit; the clock goes on by a second at each look."""
     clock = itertools.count().__next__
     assert len([*in_slices(work("a" * 12), 4, clock)]) == 3
     assert len([*in_slices(work("a" * 12), 0, clock)]) == 12
@@ -26,18 +26,18 @@ def test_a_slice_has_as_many_steps_as_fit_in_its_time() -> None:
 
 
 def test_a_slice_ends_where_its_driver_must_know() -> None:
-    """It may do something else between steps of another kind."""
+    """A slice ends at a step of another kind, so that its driver may act between them."""
     assert [*in_slices(work("aaabba"), 100, lambda: 0.0)] == ["b", "a"]
 
 
 def test_the_result_is_that_of_the_steps() -> None:
-    """At whatever slices."""
+    """The result is that of the steps, however they are sliced."""
     assert drained(in_slices(work("aab"), 100, lambda: 0.0)) == 3
     assert drained(work("")) == 0
 
 
 def test_the_collector_looks_at_nothing_that_stays() -> None:
-    """Neither between slices nor afterwards; but it goes on, also if the work is broken off."""
+    """The collector skips what stays, between slices and afterwards, and then goes on."""
     frozen = gc.get_freeze_count()
     try:
         slices = in_slices(work("aaa"), 0, stays=True)
@@ -54,7 +54,7 @@ def test_the_collector_looks_at_nothing_that_stays() -> None:
 
 
 def test_the_collector_rests_in_a_slice_only() -> None:
-    """Also if a step fails."""
+    """The collector rests during a slice alone, also if a step fails."""
 
     def failing() -> Generator[None, None, None]:
         assert not gc.isenabled()

@@ -1,4 +1,4 @@
-"""A machine that stands still now and then, for tests whose result must not depend on its speed."""
+"""Standstills of processes, for tests whose result must not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print(len(gaps))
 
 @pytest.mark.slow
 def test_a_process_stands_still_again_and_again_and_its_helper_ends_with_it() -> None:
-    """For a tenth of a second and more at a time."""
+    """A process is stopped again and again for a tenth of a second or more."""
     program = PROGRAM.format(least_s=STANDS_S[0])
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

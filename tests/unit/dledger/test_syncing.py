@@ -1,4 +1,4 @@
-"""When a log is synced, and who hears of it."""
+"""Syncs of a log: when they begin, and which tasks hear of their end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Engine:
         self.durable: list[int] = []
 
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """As the real one does, but for the acknowledgements."""
+        """Finish a sync as the engine does, without acknowledgements."""
         self._log.finish_sync(job, error)
         self.durable.append(self._log.durable_index)
         self.urgent = True
@@ -55,13 +55,13 @@ class Node:
         self.engine.urgent = False
 
     def write(self) -> None:
-        """One more entry, and what a step does behind it."""
+        """Write one more entry, and report it to the syncing."""
         self.log.append(self.log.last_index + 1, 1, Kind.MESSAGES, b"entry")
         self.log.write_out()
         self.syncing.written()
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Run its loops."""
+        """Start both loops."""
         nursery.start_soon(self.syncing.begin_loop)
         nursery.start_soon(self.syncing.end_loop)
 
@@ -87,7 +87,7 @@ async def test_what_is_written_during_a_sync_is_the_next_ones(tmp_path: Path) ->
 
 
 async def quick_disk(node: Node) -> None:
-    """Make so many quick syncs that the next one needs no thread."""
+    """Make as many quick syncs as let the next one do without a thread."""
     for _ in range(SYNCS_QUICK_MIN):
         node.write()
         await trio.testing.wait_all_tasks_blocked()
@@ -114,7 +114,7 @@ async def test_a_quick_disk_is_waited_for(tmp_path: Path) -> None:
 async def test_a_disk_that_was_slow_is_not_waited_for(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One slow sync makes the next ones the thread's, until many in a row were quick."""
+    """A slow sync moves the next ones to the thread, until many in a row were quick."""
     node = Node(tmp_path, after_s=0.0)
     sync, slow_s = Disk.sync_data, [0.0]
 
@@ -143,7 +143,7 @@ async def test_a_disk_that_was_slow_is_not_waited_for(
 async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is durable then, and nobody hears that it is."""
+    """A sync that fails within a step is the step's error, and nothing is durable."""
     node = Node(tmp_path, after_s=0.0)
 
     def fail(_disk: Disk, _descriptor: int) -> None:
@@ -161,7 +161,7 @@ async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
 
 
 async def test_a_sync_that_may_wait_does(tmp_path: Path) -> None:
-    """For its period, or until somebody wants to know that all is durable."""
+    """A sync waits for its period, or until a task wants to know that all is durable."""
     node = Node(tmp_path, ASYNC_SYNC_PERIOD_S)
     async with trio.open_nursery() as nursery:
         node.start(nursery)
@@ -182,7 +182,7 @@ async def test_a_sync_that_may_wait_does(tmp_path: Path) -> None:
 async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
     tmp_path: Path,
 ) -> None:
-    """What it waits for may have become durable just before."""
+    """A task that waits with nothing to sync returns, as all may just have become durable."""
     node = Node(tmp_path, after_s=0.0)
     async with trio.open_nursery() as nursery:
         node.start(nursery)
@@ -196,7 +196,7 @@ async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
 async def test_a_sync_that_fails_ends_the_loop_and_is_not_tried_again(
     after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After that nobody knows what is on the disk: the error is for who fences the node."""
+    """A failed sync ends the loop with an error that fences the node, and is not repeated."""
     node, tries = Node(tmp_path, after_s), list[int]()
 
     def fail(_disk: Disk, descriptor: int) -> None:
@@ -252,7 +252,7 @@ async def test_a_sync_that_fails_at_the_end_is_not_taken_back_by_the_next_one(
 
 
 async def test_a_sync_that_ends_with_the_log_counts(tmp_path: Path) -> None:
-    """What it made durable is."""
+    """A sync that ends while the log closes makes its entries durable."""
     node = Node(tmp_path, after_s=0.0)
     node.write()
     await cancelled(node.syncing.end_loop)

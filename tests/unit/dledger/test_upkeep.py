@@ -1,4 +1,4 @@
-"""The loop that keeps a log's house: what it does when, and how often when it can't."""
+"""The loop of a log's upkeep: its tasks, and its retries."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def node(folder: Path) -> tuple[SegmentedLog, LedgerConfig]:
 async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a second, though every step of the log says that the next segment is wanted; when there
-    is room, the segment is made by itself."""
+    """A missing segment is tried once a second on a full disk, and made when there is room."""
     log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
     log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
@@ -93,7 +92,7 @@ async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_th
 
 
 async def test_bytes_that_are_removed_with_old_segments_are_counted(tmp_path: Path) -> None:
-    """As many as the log begins later than before; nothing while nothing may go."""
+    """Reclaimed bytes are those by which the log begins later."""
     log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
     for index in range(1, 7):
@@ -114,7 +113,7 @@ async def test_bytes_that_are_removed_with_old_segments_are_counted(tmp_path: Pa
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That a file can't be opened now tells nothing about what is in it; a lost sector does."""
+    """A scrub waits if no file can be opened, which says nothing of it, and ends at a lost sector."""
     log, config = node(tmp_path)
     for index in range(1, 5):
         log.append(index, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))

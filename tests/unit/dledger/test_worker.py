@@ -1,4 +1,4 @@
-"""Threads that do one piece of work after another, and what stands for them on virtual time."""
+"""Worker threads do one piece of work at a time; virtual time has its own stand-in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.worker import InstantWorker, ThreadWorker, Worker
 
 @pytest.fixture(params=[lambda: ThreadWorker("test"), InstantWorker], ids=["thread", "instant"])
 async def worker(request: pytest.FixtureRequest) -> AsyncIterator[Worker]:
-    """Workers of both kinds, one after the other."""
+    """Workers of both kinds in turn."""
     make: Callable[[], Worker] = request.param
     made = make()
     yield made
@@ -22,7 +22,7 @@ async def worker(request: pytest.FixtureRequest) -> AsyncIterator[Worker]:
 
 
 async def test_each_piece_of_work_is_done_and_heard_of(worker: Worker) -> None:
-    """One after the other."""
+    """Pieces of work are done one after the other, and each end is heard of."""
     done: list[int] = []
     with trio.fail_after(30):
         for number in range(100):
@@ -32,7 +32,7 @@ async def test_each_piece_of_work_is_done_and_heard_of(worker: Worker) -> None:
 
 
 async def test_who_waits_is_given_what_the_work_raises(worker: Worker) -> None:
-    """And the next piece is done as if nothing had been."""
+    """An exception of the work is the waiter's, and the next piece is done as usual."""
 
     def fail() -> None:
         raise OSError(5, "the disk is gone")
@@ -62,14 +62,14 @@ async def test_one_may_wait_before_there_is_work(worker: Worker) -> None:
 
 
 async def test_a_second_piece_is_refused_while_one_is_under_way(worker: Worker) -> None:
-    """There is no queue that could grow."""
+    """A second piece at once is an error: no queue could grow."""
     worker.begin(lambda: None)
     with pytest.raises(AssertionError, match="has not ended"):
         worker.begin(lambda: None)
 
 
 async def test_closing_waits_for_what_is_under_way(worker: Worker) -> None:
-    """Even if the task that closes was cancelled: the work may use a file that is closed next."""
+    """Closing waits for the work, also when cancelled: a file in use may be closed next."""
     done = threading.Event()
     worker.begin(done.set)
     with trio.CancelScope() as scope:

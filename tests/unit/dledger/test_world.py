@@ -1,4 +1,4 @@
-"""The seam between a program and its machine, and the world that tests put there."""
+"""World: the seam between a program and its machine, and its virtual form in tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def virtual(autojump_clock: MockClock) -> VirtualWorld:
 
 
 async def test_time_is_the_event_loops(virtual: VirtualWorld, autojump_clock: MockClock) -> None:
-    """Both clocks pass with it; the wall clock began with the machine's."""
+    """Both virtual clocks pass with the event loop's; the wall clock began with the machine's."""
     with in_world(virtual):
         assert abs(unix_ms() - time.time() * 1000) < 60_000
         steady, unix = steady_s(), unix_ms()
@@ -34,7 +34,7 @@ async def test_time_is_the_event_loops(virtual: VirtualWorld, autojump_clock: Mo
 
 
 async def test_a_task_has_the_world_of_who_started_it(virtual: VirtualWorld) -> None:
-    """And nobody else has it."""
+    """A task has the world of the task that started it, and no other has it."""
     found: list[World] = []
 
     async def look() -> None:
@@ -56,7 +56,7 @@ async def test_there_is_one_virtual_world_in_a_run(autojump_clock: MockClock) ->
 
 
 async def test_a_real_clock_has_none() -> None:
-    """Nothing is virtual unless the test wants it."""
+    """Clocks are the machine's, unless a test wants virtual ones."""
     assert virtual_world() is None
 
 
@@ -67,7 +67,7 @@ async def test_no_thread_is_needed(virtual: VirtualWorld, autojump_clock: MockCl
 
 
 async def test_signs_of_life_are_rare(virtual: VirtualWorld) -> None:
-    """In the machine's world they come when they should."""
+    """Heartbeats are rarer in a virtual world, and as usual in the machine's."""
     assert virtual.seldom_s(1.5) == 1.5 * SELDOM
     assert World().seldom_s(1.5) == 1.5
 
@@ -94,7 +94,7 @@ async def test_a_memory_socket_has_a_host_and_a_port(virtual: VirtualWorld) -> N
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_a_taken_port_is_named(host: str) -> None:
-    """With the reason, on the machine's own network, too."""
+    """A taken port is an error with its address, on the machine's network, too."""
     with listen(host, 0, 8) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(OSError, match=f"in use .{host}:{port}."):

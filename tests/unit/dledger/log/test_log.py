@@ -1,6 +1,6 @@
-"""The log on disk: its files, torn ones, missing ones, those of term and vote, open ones.
+"""The log on disk: its files, torn ones, missing ones, term and vote, open descriptors.
 
-What any log promises, on files or not, is in `tests/contracts/`.
+Promises of any log, on files or not, are in `tests/contracts/`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_torn_tail_is_cut_and_nothing_before_it(tmp_path: Path, seed: int) -> 
 
 
 def test_sealed_segments_are_not_read_again(log: SegmentedLog) -> None:
-    """With a checkpoint, a restart checks only the entries of the last segment."""
+    """A restart with a checkpoint checks only the entries of the last segment."""
     fill(log, 300)
     log.close()
     again, recovery = open_log(log.folder, SEGMENT_BYTES)

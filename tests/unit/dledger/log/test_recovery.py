@@ -1,4 +1,4 @@
-"""What a crash at any moment leaves of a log, on a disk that forgets, tears and rots."""
+"""Recovery of a log after a crash at any moment, on a disk that forgets, tears and rots."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Life:
         self.sync()
 
     def cut_amid_a_sync(self, count: int, first_index: int, replacing: int) -> None:
-        """What is cut and replaced begins before, or with, what a sync under way covers."""
+        """Cut and replace entries from before, or at, the last one of a sync under way."""
         self.append(count, 1)
         job = self.log.start_sync()
         assert job is not None
@@ -125,7 +125,7 @@ def cut_during_a_sync(life: Life) -> None:
 
 
 def cut_at_a_segment(life: Life) -> None:
-    """What is cut begins with the first entry of a segment, for which the one before vouches."""
+    """Cut from the first entry of a segment, whose end the segment before has marked."""
     life.fill()
     life.cut(life.log.reader.segments()[-2].first_index)
     life.append(9, 2)
@@ -224,7 +224,7 @@ def test_a_segment_whose_name_is_not_durable_is_made_again() -> None:
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int) -> None:
-    """As when a check of the file system has cleared the inodes of the youngest files."""
+    """Segments and a checkpoint that a file system's check has cleared together are missed."""
 
     def last_index_after_the_loss() -> int:
         life = Life(SimulatedDisk())
@@ -242,7 +242,7 @@ def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int)
 
 
 def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
-    """Nothing vouches for what was cut, though the node dies before it appends anything else."""
+    """A node that dies right after a cut at a segment's beginning loses nothing by it."""
 
     def last_index_after_the_cut() -> int:
         life = Life(SimulatedDisk())
@@ -261,7 +261,7 @@ def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
 
 
 def test_a_cut_amid_a_sync_lets_no_segment_vouch_for_more_than_the_next_ones_beginning() -> None:
-    """Its mark is written again after the cut, and a later cut does not look at it."""
+    """A segment's mark is written again after the cut, and a later cut ignores it."""
     life = Life(SimulatedDisk())
     life.append(40, 1)
     life.sync()
@@ -292,8 +292,7 @@ def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:
 
 
 def test_a_start_that_refuses_removes_no_segment() -> None:
-    """The first entry of a segment is gone, and the segments behind it are all that is left of
-    what was durable: they stay for whoever repairs the log."""
+    """Segments behind a lost entry stay, for a person who repairs the log."""
     disk = SimulatedDisk()
     life = Life(disk)
     life.fill()
@@ -334,7 +333,7 @@ def test_a_vote_is_in_a_file_whose_name_is_durable() -> None:
 
 
 def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> list[int]:
-    """What a start finds when the checkpoint is older than a cut, and than what replaced it."""
+    """Terms that a start finds when the checkpoint is older than a cut and its replacement."""
     life.sync()
     stale = life.log.checkpoints.take()
     life.cut(first_cut)
@@ -379,7 +378,7 @@ def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch)
 def test_the_last_header_of_a_trusted_segment_is_not_believed_if_a_bit_of_it_turned(
     at: int,
 ) -> None:
-    """Where nothing follows, its term says who may win an election."""
+    """A damaged last header is noticed where no entry follows: its term decides elections."""
     life = Life(SimulatedDisk())
     while len(life.log.reader.segments()) < 3:
         life.sync()
@@ -405,8 +404,11 @@ def test_the_last_header_of_a_trusted_segment_is_not_believed_if_a_bit_of_it_tur
 
 
 def test_what_lies_behind_a_lost_write_is_wiped() -> None:
-    """Of two unsynced writes the first was lost and the second was not. Entries written later end
-    right before what is left of it, and the next segment begins: that is no damage."""
+    """Bytes behind a lost write are wiped before entries end there, and are no damage.
+
+    Of two unsynced writes the first was lost and the second was not; entries that are written later
+    end right before the rest of the second, and the next segment begins.
+    """
     disk = SimulatedDisk()
     life = Life(disk)
     life.append(2, 1)
@@ -429,7 +431,7 @@ def test_what_lies_behind_a_lost_write_is_wiped() -> None:
 
 
 def test_a_torn_tail_leaves_the_watermark() -> None:
-    """After a torn tail was cut, damage to what was durable before is still not cut."""
+    """Damage to durable entries is not cut, also after a torn tail was cut."""
     disk = SimulatedDisk()
     life = Life(disk)
     life.append(6, 1)
@@ -467,8 +469,7 @@ def test_a_read_that_ends_before_a_lost_sector_is_not_taken_for_the_files_end(
 
 
 def test_a_small_file_that_the_disk_cant_read_is_as_one_that_does_not_check() -> None:
-    """Without the checkpoint a start reads more; without where the log begins, or term and vote, it
-    is refused."""
+    """A start without a readable checkpoint reads more; without `head` or `term` it is refused."""
     disk = SimulatedDisk()
     log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
     for index in range(1, 9):

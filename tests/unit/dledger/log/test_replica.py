@@ -1,4 +1,4 @@
-"""A replica's folder: whose it is, and that nobody else uses it."""
+"""A replica's folder belongs to one node of one group, and one process uses it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MINE = ("broker-a", "n0", 4096)
 
 
 def refusal(folder: Path, *replica: str | int) -> str:
-    """What whoever comes with another config is told."""
+    """The error of a process that comes with another config."""
     with pytest.raises(StorageError) as refused, hold_replica(folder, *replica):  # type: ignore[arg-type]
         raise AssertionError("it was let in")
     return str(refused.value)
 
 
 def test_a_folder_is_one_nodes_for_ever(tmp_path: Path) -> None:
-    """What differs is named, and nothing else; the node itself comes back as often as it wants."""
+    """The error names the settings that differ, and the node itself may come back."""
     for _ in range(2):
         with hold_replica(tmp_path, *MINE):
             pass
@@ -35,7 +35,7 @@ def test_a_folder_is_one_nodes_for_ever(tmp_path: Path) -> None:
 def test_what_says_whose_folder_it_is_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a killed process has written it, and not come to sync the folder."""
+    """The folder is synced, also if a process was killed between writing and syncing."""
     synced, sync_folder = list[Path](), Disk.sync_folder
 
     def sync(disk: Disk, path: Path) -> None:
@@ -57,6 +57,6 @@ def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["[]", "7", "{"])
 def test_a_damaged_description_is_told_by_its_file(tmp_path: Path, content: str) -> None:
-    """Nobody guesses whose replica it is."""
+    """A damaged description is an error with its file's name."""
     (tmp_path / "replica.json").write_text(content)
     assert refusal(tmp_path, *MINE).startswith(str(tmp_path / "replica.json"))

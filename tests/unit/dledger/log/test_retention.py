@@ -1,4 +1,4 @@
-"""The life of a log: which old segments go, and what a start finds after any crash on the way."""
+"""Retention of log segments, and starts after a crash at any point of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kept_from(policy: RetentionPolicy, needed_index: int = 1000) -> int:
 def test_segments_go_that_are_too_old_or_too_many(
     policy: RetentionPolicy, first_index: int
 ) -> None:
-    """The oldest first, and never the one that is being written."""
+    """The oldest segments go first, and never the one that is being written."""
     assert kept_from(policy) == first_index
 
 
@@ -89,7 +89,7 @@ def test_no_segment_goes_whose_last_header_is_rotten(at: int) -> None:
 
 
 def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
-    """What is kept is proved by the chain CRC that the file `head` remembers, checkpoint or not."""
+    """The file `head` has the chain CRC that proves the rest, with or without a checkpoint."""
     disk = SimulatedDisk()
     log = filled(disk)
     job = log.trim(60)
@@ -109,7 +109,7 @@ def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
 
 
 def test_a_missing_first_segment_is_a_loss() -> None:
-    """Nobody may mistake a deleted file for retention."""
+    """A deleted first segment is damage, and not taken for retention."""
     disk = SimulatedDisk()
     log = filled(disk)
     log.close()

@@ -1,4 +1,4 @@
-"""Reading sealed segments again: damage is found that no start and no reader looks at."""
+"""Scrubs read sealed segments again, and find damage that no start and no reader sees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flip(disk: SimulatedDisk, log: SegmentedLog, index: int) -> int:
 
 
 def scrub_all(scrub: Scrub, log: SegmentedLog) -> int:
-    """One pass; the last index that was checked."""
+    """Do one pass, and return the last index that was checked."""
     checked = 0
     while (part := scrub.next_slice(log.commit_index)) is not None:
         place = part.check()
@@ -50,7 +50,7 @@ def scrub_all(scrub: Scrub, log: SegmentedLog) -> int:
 
 
 def test_a_pass_reads_every_entry_of_the_sealed_segments() -> None:
-    """In slices, also over the ends of segments, and then begins anew."""
+    """A pass reads slices, also over the ends of segments, and then begins anew."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
     scrub = Scrub(log)
@@ -61,7 +61,7 @@ def test_a_pass_reads_every_entry_of_the_sealed_segments() -> None:
 
 
 def test_what_is_not_committed_is_left_alone() -> None:
-    """It may be cut while it is read."""
+    """Entries that are not committed are not read, since they may be cut meanwhile."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
     log.commit_index = 150
@@ -72,7 +72,7 @@ def test_what_is_not_committed_is_left_alone() -> None:
 
 @pytest.mark.parametrize("index", [2, 60, 105, 250])
 def test_what_the_disk_lost_under_a_running_node_is_rot(index: int) -> None:
-    """To the scrub, and to every reader that does not look at what was checked just now."""
+    """Bytes that the disk loses are rot to the scrub, and to readers of unchecked entries."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
     header = log.reader.header(index)

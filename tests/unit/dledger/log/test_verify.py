@@ -1,4 +1,4 @@
-"""What `verifyLog` says of a replica's folder, damage by damage, without changing a byte of it."""
+"""`verifyLog` names each damage of a replica's folder, and changes no byte of it."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_damage_that_stops_a_start_is_damage_here(
 
 
 def test_a_log_whose_first_segments_were_removed_on_purpose_is_whole(replica: Path) -> None:
-    """Its head says where it begins; a segment that is lost behind that is missed."""
+    """The file `head` says where a log begins; a segment that is lost behind that is missed."""
     log, _ = open_log(replica / "log", SEGMENT_BYTES)
     log.sync()
     log.commit_index = DURABLE
@@ -211,7 +211,7 @@ def test_a_log_whose_first_segments_were_removed_on_purpose_is_whole(replica: Pa
 def test_a_file_that_has_lost_its_end_is_damaged_though_nothing_says_how_far_it_was_durable(
     replica: Path,
 ) -> None:
-    """What said so was in that end."""
+    """A file without its end is damaged, though the mark of durability was in that end."""
     for path in log_files(replica):
         os.truncate(path, SEGMENT_BYTES - 64)
     (replica / "log" / "checkpoint").unlink()
@@ -236,7 +236,7 @@ def test_a_torn_tail_is_no_damage(replica: Path) -> None:
 
 
 def test_a_checkpoint_that_does_not_check_is_stale(replica: Path) -> None:
-    """It is derived: a start reads the whole log and loses nothing."""
+    """A damaged checkpoint is stale: a start reads the whole log and loses nothing."""
     damage(replica / "log" / "checkpoint", 12, b"\xff\xff")
     found = verify_replica(replica)
     assert (found.damaged, found.torn, found.stale) == (0, 0, 1)

@@ -22,7 +22,7 @@ from dledger.remoting.headers import (
 def test_what_is_read_page_by_page_is_the_last_of_what_was_added(
     rows_max: int, added: int, count: int
 ) -> None:
-    """In order, and each row once, whatever the sizes."""
+    """Pages have the last rows in order, each once, whatever the sizes."""
     history = History(rows_max)
     for number in range(added):
         history.add(number * 1000, {"a": number, "b": -number})

@@ -1,4 +1,4 @@
-"""The port for figures: who is answered, with what, and what a stranger can't make it cost."""
+"""The port for figures: its answers, who gets them, and what a stranger may cost."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def details(wanted: Details) -> Iterator[str]:
 
 @asynccontextmanager
 async def served(judge: Guard | None = None, token: str = "") -> AsyncIterator[tuple[int, Faults]]:
-    """A port on loopback."""
+    """The port on loopback, with its count of faults."""
     admission = Admission("127.0.0.1", token, judge or guard(), lambda: "C")
     faults = Faults()
     async with trio.open_nursery() as nursery:
@@ -79,7 +79,7 @@ async def served(judge: Guard | None = None, token: str = "") -> AsyncIterator[t
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """All that comes back for some bytes, until the port ends the connection."""
+    """All bytes that the port answers to some bytes, until it ends the connection."""
     with trio.fail_after(30):
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             received = b""
@@ -130,7 +130,7 @@ async def test_each_path_is_answered() -> None:
 
 
 async def test_a_connection_is_kept_for_the_next_scrape() -> None:
-    """Two requests, one after the other, over one connection."""
+    """Two requests use one connection, one after the other."""
     request = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
     last = b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     async with served() as (port, _):
@@ -138,7 +138,7 @@ async def test_a_connection_is_kept_for_the_next_scrape() -> None:
 
 
 async def test_a_token_is_needed_where_there_is_one() -> None:
-    """On loopback, too; a supervisor is told the status without it, and no reason."""
+    """A request without the token is refused, on loopback, too; a probe gets the status alone."""
     async with served(token=TOKEN) as (port, _):
         assert (await get(port, "/metrics"))[0] == 401
         assert (await get(port, "/metrics", "Bearer another token, as long"))[0] == 401
@@ -183,7 +183,7 @@ async def test_users_are_needed_while_rights_are_enforced() -> None:
     ],
 )
 async def test_bytes_that_are_no_request_end_their_connection(data: bytes) -> None:
-    """With an answer where HTTP has one; others are served, and it is no fault of ours."""
+    """Bytes that are not HTTP end their own connection alone, and are no fault of the server."""
     async with served() as (port, faults):
         await exchange(port, data)
         assert await get(port, "/metrics") == (200, "figure 1\n")
@@ -191,7 +191,7 @@ async def test_bytes_that_are_no_request_end_their_connection(data: bytes) -> No
 
 
 async def test_a_request_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that comes byte by byte is cut off after a while, and so is a silent connection."""
+    """A request that comes byte by byte, and a silent connection, are cut off after a time."""
     monkeypatch.setattr(limits, "REQUEST_S", 0.2)
 
     async def drip(slow: trio.SocketStream) -> None:
@@ -208,7 +208,7 @@ async def test_a_request_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_strangers_that_hold_connections_keep_no_scrape_away() -> None:
-    """When all places are taken the oldest connection goes that was given no figures."""
+    """The oldest connection without figures is closed when all places are taken."""
     async with served() as (port, _):
         held = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(40)]
         assert await get(port, "/metrics") == (200, "figure 1\n")
@@ -217,7 +217,7 @@ async def test_strangers_that_hold_connections_keep_no_scrape_away() -> None:
 
 
 async def test_a_page_is_made_once_for_all_who_ask(autojump_clock: trio.abc.Clock) -> None:
-    """It is good for a second; later it is made anew."""
+    """One page is good for all requests of a second."""
     page = CachedPage(figures)
     async with trio.open_nursery() as nursery:
         for _ in range(10):
@@ -229,7 +229,7 @@ async def test_a_page_is_made_once_for_all_who_ask(autojump_clock: trio.abc.Cloc
 
 
 async def test_a_page_that_could_not_be_made_is_tried_again() -> None:
-    """Whoever waited for it is not left waiting."""
+    """A page that failed is an error for its caller, and the next call makes another."""
     tries = 0
 
     def made() -> Iterator[str]:
@@ -255,7 +255,7 @@ def test_nothing_is_open_beyond_loopback_without_a_proof(tmp_path: object) -> No
 
 
 def test_a_port_beyond_loopback_always_asks_for_a_proof() -> None:
-    """Also while no rights are enforced."""
+    """A port beyond loopback asks for a proof, also while no rights are enforced."""
     asked = Asked("/metrics", "10.0.0.1")
     assert Admission("0.0.0.0", "", guard(), lambda: "C").refusal(asked) is not None
     assert Admission("127.0.0.1", "", guard(), lambda: "C").refusal(asked) is None

@@ -1,4 +1,4 @@
-"""The port for figures by TLS: what each mode takes, who needs a certificate, and new files."""
+"""The port for figures by TLS: each mode, client certificates, and new files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def no_details(_: Details) -> Iterator[str]:
 
 @asynccontextmanager
 async def served(tls: ServerContexts, token: str = "") -> AsyncIterator[tuple[int, Faults]]:
-    """A port on loopback."""
+    """The port on loopback by TLS, with its count of faults."""
     taker = tls.taker
     guard = Guard(None, lambda: (Users(),), None, lambda: 0, bytes(32))  # type: ignore[arg-type]
     admission = Admission("127.0.0.1", token, guard, lambda: "C", taker and taker.options)
@@ -66,7 +66,7 @@ async def served(tls: ServerContexts, token: str = "") -> AsyncIterator[tuple[in
 
 
 def trusting(folder: Path, *, certified: bool = False, by: str = "the authority") -> ssl.SSLContext:
-    """What Prometheus dials with: it trusts an authority, and may show a certificate of its own."""
+    """Prometheus's context: it trusts an authority, and may show a certificate of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ca.pem").write_bytes(authority(by).pair.certificate)
     if not certified:
@@ -106,7 +106,7 @@ async def get(
 
 @pytest.mark.parametrize("mode", [Mode.PERMISSIVE, Mode.ENFORCING])
 async def test_figures_are_told_by_tls(mode: Mode, tmp_path: Path) -> None:
-    """A long page comes whole; the token is asked for as ever, and so is health answered."""
+    """Figures and health are served by TLS, a long page as a whole, with the token."""
     context = trusting(tmp_path / "c")
     async with served(contexts(tmp_path / "s", mode), TOKEN) as (port, faults):
         assert await get(port, "/metrics", context, TOKEN) == (200, LONG * PIECES)
@@ -118,8 +118,7 @@ async def test_figures_are_told_by_tls(mode: Mode, tmp_path: Path) -> None:
 
 
 async def test_plain_text_is_taken_as_the_mode_says(tmp_path: Path) -> None:
-    """By a permissive port as by one without TLS; an enforcing one tells it nothing, of health
-    neither, and how to ask."""
+    """A permissive port takes plain text; an enforcing one answers it with how to ask."""
     async with served(contexts(tmp_path / "p", Mode.PERMISSIVE)) as (port, _):
         assert await get(port, "/metrics") == (200, LONG * PIECES)
         assert await get(port, "/healthz") == (200, "ok\n")
@@ -138,8 +137,7 @@ async def test_a_disabled_port_takes_no_tls(tmp_path: Path) -> None:
 
 
 async def test_figures_need_a_certificate_where_clients_do(tmp_path: Path) -> None:
-    """One that the authority has signed; a supervisor's probe shows none, and is told the status
-    alone; a certificate of somebody else begins no connection."""
+    """Figures need a certificate of the authority; a probe without one gets the status alone."""
     tls = contexts(tmp_path / "s", Mode.ENFORCING, ClientAuth.REQUIRE)
     own, probe = trusting(tmp_path / "own", certified=True), stranger()
     async with served(tls) as (port, faults):
@@ -158,7 +156,7 @@ async def test_figures_need_a_certificate_where_clients_do(tmp_path: Path) -> No
 
 
 async def test_new_certificates_are_taken_over(tmp_path: Path) -> None:
-    """By the next connection, without a restart."""
+    """New certificates are used from the next connection on, without a restart."""
     tls, new = contexts(tmp_path / "s"), pair("a new authority")
     old = trusting(tmp_path / "old")
     async with served(tls) as (port, _):
@@ -178,8 +176,7 @@ async def test_new_certificates_are_taken_over(tmp_path: Path) -> None:
 async def test_a_handshake_has_a_time_and_a_form(
     sent: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of one, and garbage, end their connection; it is no fault of ours, and others are
-    served."""
+    """Half a handshake, and garbage, end their own connection and are no fault of the server."""
     monkeypatch.setattr(limits, "REQUEST_S", 0.2)
     async with served(contexts(tmp_path / "s")) as (port, faults):
         with trio.fail_after(30):
@@ -194,7 +191,7 @@ async def test_a_handshake_has_a_time_and_a_form(
 
 
 async def test_silent_connections_keep_no_tls_scrape_away(tmp_path: Path) -> None:
-    """When all places are taken, one that was given no figures goes."""
+    """A connection without figures is closed when all places are taken."""
     async with served(contexts(tmp_path / "s")) as (port, _):
         held = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(40)]
         assert (await get(port, "/metrics", trusting(tmp_path / "c")))[0] == 200

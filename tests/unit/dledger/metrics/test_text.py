@@ -1,4 +1,4 @@
-"""Figures as text: what Prometheus's own parser reads is what was written."""
+"""Figures as text are parsed by Prometheus's parser as they were written."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_histogram_is_read_back(values: list[float], labels: dict[str, str]) -
 
 
 def test_a_family_without_samples_is_not_told() -> None:
-    """Nothing that a server does not have is told as 0."""
+    """A figure that a server does not have is left out, and not 0."""
     assert "".join(Writer({"a": "b"}).family(Family("f", "gauge", "F."), [])) == ""
 
 
 def test_few_names_are_all_shown() -> None:
-    """Nothing is folded below the bound."""
+    """No name is folded below the bound."""
     shown = Shown(3)
     choose(shown, "abc", {}, 0.0)
     assert [shown.name(name) for name in "abc"] == ["a", "b", "c"]

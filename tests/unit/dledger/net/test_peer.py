@@ -1,4 +1,4 @@
-"""The asking end, under trio and under asyncio, against a server played by hand."""
+"""Peers, the asking end of a connection, under trio and asyncio, with a server played by hand."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def play(backend: str, server: Server, scenario: Scenario) -> None:
 
 @BACKENDS
 def test_a_request_gets_the_response_with_its_opaque(backend: str, server: Server) -> None:
-    """In whatever order responses come, and whatever code they have."""
+    """Responses may come in any order, and with any code."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         codes: dict[int, int] = {}
@@ -119,7 +119,7 @@ def test_what_is_sent_in_one_turn_leaves_in_one_piece(backend: str, server: Serv
 def test_a_request_that_is_not_answered_in_time_has_an_unknown_outcome(
     backend: str, server: Server
 ) -> None:
-    """Its answer, should it still come, is nobody's; the connection serves on."""
+    """A late answer is dropped, and the connection goes on."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         with pytest.raises(RequestTimeout, match=r"request 7 within 0.02 s") as caught:
@@ -148,7 +148,7 @@ async def round_trip(server: Server, peer: Peer) -> None:
 def test_a_broken_connection_ends_everything_in_flight_at_once(
     backend: str, server: Server, how: str
 ) -> None:
-    """With ConnectionLost, once each; whether the server acted is not known."""
+    """Each request in flight ends once with ConnectionLost: its outcome is unknown."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         results: list[Command | RemotingError] = []
@@ -181,7 +181,7 @@ def test_a_broken_connection_ends_everything_in_flight_at_once(
 def test_what_a_broken_connection_never_took_was_certainly_not_sent(
     backend: str, server: Server
 ) -> None:
-    """The first request was sent and may have been heard; those behind it never left."""
+    """The first request may have been heard; those behind it were never sent."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         results: list[Command | RemotingError] = []
@@ -200,7 +200,7 @@ def test_what_a_broken_connection_never_took_was_certainly_not_sent(
 
 @BACKENDS
 def test_a_waiting_request_is_told_when_the_connection_breaks(backend: str, server: Server) -> None:
-    """Not only callbacks: a caller of `request` does not wait for its deadline."""
+    """A caller of `request` is told of a broken connection at once, before its deadline."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         async def break_it() -> None:
@@ -217,7 +217,7 @@ def test_a_waiting_request_is_told_when_the_connection_breaks(backend: str, serv
 
 @BACKENDS
 def test_nobody_there_is_a_definite_failure(backend: str) -> None:
-    """Nothing was sent, so another server may be asked without fear."""
+    """A refused connection is a definite failure: another server may be asked."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
 
@@ -270,7 +270,7 @@ def test_what_the_server_asks_is_answered_by_the_callback(backend: str, server: 
 def test_without_a_callback_the_servers_questions_are_not_supported(
     backend: str, server: Server
 ) -> None:
-    """And the server need not wait for its timeout."""
+    """A server's question gets code 3, so that the server need not wait for its timeout."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         server.send(Command(307, opaque=1))
@@ -281,7 +281,7 @@ def test_without_a_callback_the_servers_questions_are_not_supported(
 
 @BACKENDS
 def test_a_bug_in_one_callback_takes_nobody_elses_answer(backend: str, server: Server) -> None:
-    """It is logged, and the connection serves on."""
+    """A callback that raises is logged, and the connection goes on."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         def crash(_result: Command | RemotingError) -> None:
@@ -298,7 +298,7 @@ def test_a_bug_in_one_callback_takes_nobody_elses_answer(backend: str, server: S
 
 @BACKENDS
 def test_the_blocks_own_exception_comes_out_as_it_is(backend: str, server: Server) -> None:
-    """No ExceptionGroup around it."""
+    """A block's exception comes without an ExceptionGroup around it."""
 
     async def main() -> None:
         async with connect_peer("127.0.0.1", server.port):
@@ -310,7 +310,7 @@ def test_the_blocks_own_exception_comes_out_as_it_is(backend: str, server: Serve
 
 @BACKENDS
 def test_a_peer_in_a_task_group_never_fails_it(backend: str, server: Server) -> None:
-    """The group has other peers; whoever uses this one learns from its answers."""
+    """A peer whose connection fails leaves its task group alone; its requests fail."""
 
     async def main() -> None:
         with anyio.fail_after(10):
@@ -329,7 +329,7 @@ def test_a_peer_in_a_task_group_never_fails_it(backend: str, server: Server) -> 
 
 @BACKENDS
 def test_a_server_that_does_not_read_makes_the_peer_busy(backend: str, server: Server) -> None:
-    """At the send buffer's bound, before anything of the request is sent: it may be tried again."""
+    """A full send buffer raises Busy before anything of the request is sent."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         def send_much() -> None:
@@ -362,7 +362,7 @@ def test_what_can_not_be_encoded_is_refused_and_leaves_no_trace(
 
 @BACKENDS
 def test_large_frames_pass_both_ways_at_once(backend: str, server: Server) -> None:
-    """Neither end waits for the other to read first."""
+    """Large frames pass both ways at once, with neither end waiting for the other."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         body = bytes(range(256)) * (MIB // 64)

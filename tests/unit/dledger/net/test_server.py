@@ -1,4 +1,4 @@
-"""The server: who is answered how, what a connection may cost. Real sockets, virtual time."""
+"""The server: its answers, and the bounds of a connection. Real sockets, virtual time."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_a_one_way_request_is_never_answered(code: int) -> None:
 
 
 async def test_a_refusal_is_answered_with_code_1_and_its_text() -> None:
-    """And the connection serves on."""
+    """A refused request is answered and logged, and the connection goes on."""
     async with serving() as server:
         client = await server.connect()
         with capture_logs() as logs:
@@ -192,7 +192,7 @@ async def test_a_refusal_is_answered_with_code_1_and_its_text() -> None:
 @pytest.mark.parametrize("code", [CRASH, CRASH_LATER])
 @pytest.mark.parametrize("is_oneway", [False, True])
 async def test_a_fault_that_nobody_foresaw_costs_the_connection(code: int, is_oneway: bool) -> None:
-    """It is answered, logged with its request, and counted; others are served on."""
+    """An unexpected exception is answered, logged and counted, and ends its connection alone."""
     async with serving() as server:
         good, bad = await server.connect(), await server.connect()
         await good.ask(ECHO)
@@ -236,7 +236,7 @@ async def test_a_notice_goes_out_one_way_in_the_encoding_that_the_client_uses() 
     [b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", 8, 9 << 24) + b"abcd"],
 )
 async def test_garbage_closes_its_own_connection_and_no_other(garbage: bytes) -> None:
-    """With the reason in the log."""
+    """Garbage closes its own connection alone, and the log has the reason."""
     async with serving() as server:
         good, bad = await server.connect(), await server.connect()
         await good.ask(ECHO)
@@ -249,7 +249,7 @@ async def test_garbage_closes_its_own_connection_and_no_other(garbage: bytes) ->
 
 
 async def test_requests_before_the_garbage_are_answered() -> None:
-    """They were good."""
+    """Requests before the garbage are answered."""
     async with serving() as server:
         client = await server.connect()
         frames = b"".join(encode_frame(Command(ECHO, opaque=5)))
@@ -259,7 +259,7 @@ async def test_requests_before_the_garbage_are_answered() -> None:
 
 
 async def test_a_client_that_does_not_read_is_closed_at_the_bound() -> None:
-    """Its answers would fill the memory."""
+    """A connection whose answers wait up to the bound is closed, to spare the memory."""
     async with serving(send_buffer_bytes_max=1_000_000) as server:
         client = await server.connect()
         requests = [Command(ECHO, body=bytes(100_000)) for _ in range(1000)]
@@ -290,7 +290,7 @@ async def pass_time(clock: trio.testing.MockClock, seconds: float) -> None:
 
 
 async def test_a_frame_must_be_complete_in_time(mock_clock: trio.testing.MockClock) -> None:
-    """Who sends a byte now and then, for ever, is closed after 30 s; who talks is not."""
+    """A frame that is incomplete after 30 s closes its connection; whole frames keep it open."""
     async with serving() as server:
         slow, good = await server.connect(), await server.connect()
         frame = b"".join(encode_frame(Command(ECHO, body=b"x" * 100)))
@@ -308,7 +308,7 @@ async def test_a_frame_must_be_complete_in_time(mock_clock: trio.testing.MockClo
 
 
 async def test_a_silent_connection_is_closed_in_time(mock_clock: trio.testing.MockClock) -> None:
-    """After 120 s without a byte in either direction; whoever is talked to is not silent."""
+    """A connection is closed after 120 s without a byte in either direction."""
     async with serving() as server:
         silent, busy, notified = [await server.connect() for _ in range(3)]
         await busy.ask(ECHO)
@@ -323,7 +323,7 @@ async def test_a_silent_connection_is_closed_in_time(mock_clock: trio.testing.Mo
 
 
 async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.MockClock) -> None:
-    """Those who are in stay; one log line a second tells how many were refused."""
+    """Connections within the bound stay; a log line a second counts the refused ones."""
     async with serving(ConnectionQuota(places_max=2)) as server:
         first, second = await server.connect(), await server.connect()
         await first.ask(ECHO)
@@ -344,7 +344,7 @@ async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.
 
 
 async def test_every_end_of_a_connection_is_told_once() -> None:
-    """Whoever closed it: client, server, or the server's stop."""
+    """Each connection's end is told once, whether client, server or a stop caused it."""
     async with serving() as server:
         handler = server.handler
         clients = [await server.connect() for _ in range(3)]
@@ -372,7 +372,7 @@ async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end() -> N
 
 
 async def test_a_taken_port_is_an_error_that_names_it() -> None:
-    """Before anything is served."""
+    """A taken port is an error with its number, before anything is served."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=str(port)):

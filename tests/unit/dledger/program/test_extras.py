@@ -22,7 +22,7 @@ print(*sorted({"cryptography", "rich", "structlog"} & {*sys.modules}))
 
 
 def test_a_broker_does_not_load_what_its_libraries_could_do_besides() -> None:
-    """Neither PySyncObj's encryption nor structlog's coloured tracebacks: 11 MB."""
+    """A broker loads neither PySyncObj's encryption nor structlog's coloured tracebacks: 11 MB."""
     ran = subprocess.run(
         [sys.executable, "-c", _SERVER], capture_output=True, text=True, check=True
     )
@@ -32,7 +32,7 @@ def test_a_broker_does_not_load_what_its_libraries_could_do_besides() -> None:
 
 
 def test_a_package_is_found_again_behind_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And within it, if it was loaded before."""
+    """A package is found again after the block, and within it if it was loaded before."""
     monkeypatch.delitem(sys.modules, "wave", raising=False)
     with without("wave", "json"):
         import json  # noqa: F401, PLC0415

@@ -1,4 +1,4 @@
-"""Log lines as programs read them."""
+"""Log lines for programs and for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dledger.program.logs import PeerLimit, configure_logging
 def test_a_json_line_has_the_event_its_circumstances_and_its_values(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One object a line, on stderr; what JSON can't carry is shown as text."""
+    """A line is one JSON object on stderr; values that JSON can't carry are text."""
     logger = get_logger("broker.role")  # as modules do, before the configuration
     configure_logging("json", "info")
     logger.info("role changed", term=3, peer=("127.0.0.1", 1), node=b"n\xff", error=OSError("x"))
@@ -77,7 +77,7 @@ def test_console_lines_name_the_logger_and_show_no_local_variables(
 def test_lines_go_to_what_is_standard_error_at_the_moment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever configured logging may have had another one, which is closed by now."""
+    """A logger writes to the standard error of the moment, not to an earlier, closed one."""
     closed = io.StringIO()
     with monkeypatch.context() as earlier:
         earlier.setattr(sys, "stderr", closed)
@@ -94,7 +94,7 @@ def test_lines_go_to_what_is_standard_error_at_the_moment(
 def test_a_terminal_does_not_obey_what_strangers_have_written(
     capsys: pytest.CaptureFixture[str], format_: Literal["json", "console"]
 ) -> None:
-    """In texts, and in the text of an exception: what can't be printed is escaped."""
+    """Control characters in texts and exceptions are escaped."""
     hostile = "a\x1b[2J\x9b31m\x07\u202eb"
     configure_logging(format_)
     try:
@@ -107,7 +107,7 @@ def test_a_terminal_does_not_obey_what_strangers_have_written(
 
 
 def test_lines_that_peers_cause_are_limited_by_kind_and_host() -> None:
-    """Others are not; the next line that is written says how many were left out."""
+    """Lines that peers cause are limited by kind and host; the next line counts the others."""
     now = [0.0]
     limit = PeerLimit(lambda: now[0])
 
@@ -130,7 +130,7 @@ def test_lines_that_peers_cause_are_limited_by_kind_and_host() -> None:
 
 
 def test_a_second_configuration_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """No line is printed twice."""
+    """A second configuration prints no line twice."""
     configure_logging("console")
     configure_logging("json")
     get_logger("x").info("once")

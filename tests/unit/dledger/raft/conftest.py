@@ -1,4 +1,4 @@
-"""What tests of Raft share lies beside them: `groups`."""
+"""Fixtures for tests of Raft: the module `groups` can be imported."""
 
 from __future__ import annotations
 

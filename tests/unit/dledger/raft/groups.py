@@ -1,7 +1,7 @@
-"""Whole groups on virtual time, under what a test does to them.
+"""Whole groups on virtual time, which a test disturbs.
 
-The groups are those of the simulation, real engines over real logs, without faults; only what a
-test breaks is broken.
+The groups are those of the simulation, real engines over real logs, without random faults: the test
+breaks what is broken.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Group:
         self.sim.run(seconds, faults=False)
 
     def run_until(self, holds: Callable[[], bool], limit_s: float) -> float:
-        """Let time pass until something holds; how long it took."""
+        """Let time pass until a condition holds; the seconds that it took."""
         since = self.now
         while not holds():
             assert self.now - since < limit_s, "\n".join(self.sim.transcript[-30:])
@@ -74,7 +74,7 @@ class Group:
         return {node.engine.core.term for node in self.sim.nodes.values()}
 
     def silence(self, pairs: Iterable[Pair], seconds: float) -> None:
-        """For so long the second of each pair hears nothing from the first."""
+        """Stop all traffic from the first to the second of each pair, for some seconds."""
         for pair in pairs:
             self.sim.network.stalled_until[pair] = self.now + seconds
 

@@ -1,4 +1,4 @@
-"""What a peer may claim: a term that elections explain, and to lead one that nobody else leads."""
+"""Claims of peers: a term counts if elections explain it, a leader if its term has no other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def forged_head(node: ScriptedNode, peer: str, term: int, first: int, commit: in
 
 @pytest.mark.parametrize("said", [Denied, Ineligible, Resigned, TakeOver])
 def test_a_term_that_no_elections_explain_closes_the_link(said: type[PeerMessage]) -> None:
-    """2^32 elections ahead is believed, one more is not, and nothing of it is kept."""
+    """A term up to 2^32 above ours is believed; a higher one closes the link."""
     node, _ = follower()
     node.receive("g", said(1 + TERM_JUMP_MAX + 1))
     node.step()
@@ -100,7 +100,7 @@ def test_only_one_node_leads_a_term() -> None:
 
 
 def test_a_leader_hears_no_other_leader_of_its_term() -> None:
-    """It leads on."""
+    """A leader ignores an append of another leader of its term, and leads on."""
 
     def role_after() -> Role:
         node, donor = ScriptedNode(), Donor()
@@ -133,8 +133,7 @@ def test_a_head_of_who_does_not_lead_the_term_drops_nothing() -> None:
 def test_a_head_that_takes_back_what_is_committed_is_refused_of_anybody(
     first: int, commit: int
 ) -> None:
-    """Also of the leader, or of one of a later term: entry 10 and 20 are committed here; and what
-    is not committed there is no head."""
+    """A head below our commit index is refused from any peer, of a later term, too."""
     for peer, term in (("f", 1), ("g", 2)):
         node, _ = follower(20)
         forged_head(node, peer, term, first, commit)
@@ -143,7 +142,7 @@ def test_a_head_that_takes_back_what_is_committed_is_refused_of_anybody(
 
 
 def test_a_head_whose_entry_does_not_check_drops_nothing() -> None:
-    """Its chain, its position, the sizes in it: the link is closed, and the log is as it was."""
+    """A head whose entry has a wrong chain, position or size closes the link alone."""
     good, raw = make_header(
         7, index=FIRST_FORGED, term=1, position=1 << 16, kind=16, body=b"12345678"
     )
@@ -188,8 +187,7 @@ def test_only_the_leader_of_the_term_ends_or_hands_over_its_leadership(
     [b"\x81\xa1\xf0\x94\xa1h\x01\xc3\xa0", b"\x81\xa2n3\x94\xa1\xff\x01\xc3\xa0", b"\xc1", b""],
 )
 def test_a_configuration_that_is_no_text_closes_the_link(body: bytes) -> None:
-    """Ids and hosts that are no UTF-8 ended the node: the decoder says that otherwise than whatever
-    else it can't read."""
+    """A configuration whose ids or hosts are not UTF-8 closes the link."""
     node, _ = follower()
     node.receive("g", Introduction(1, 9, 1, run=body))
     node.step()
@@ -204,22 +202,22 @@ class Portable:
         self.installed: list[bytes] = []
 
     def apply(self, entry: object) -> object:
-        """Take an entry."""
+        """Take an entry and return nothing."""
         return None
 
     def leading(self, term: int) -> None:
-        """Nothing to do."""
+        """Do nothing as a new leader."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """Nothing to do."""
+        """Do nothing as a follower."""
 
     def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
-        """The state."""
+        """A small state, after one step."""
         yield Hold.APPLYING
         return self.applied_index, b"state"
 
     def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
-        """Take another's."""
+        """Take another replica's state."""
         yield
         self.installed.append(payload)
         self.applied_index = first_index - 1

@@ -1,9 +1,9 @@
-"""When a step is due: before that, a step that nothing has called for does nothing.
+"""Steps of a node: one before the time that the node names does nothing.
 
 In each of these situations a node is stepped every four milliseconds although nothing comes in.
-Until the time that it names nothing may happen: nothing is sent, noted or drawn. So whoever steps
-it may sleep until then, and misses nothing. In two situations, which never last, a node looks
-every 20 ms: what happens then may be late by as much.
+Until the time that it names, nothing is sent, noted or drawn, so that its caller may sleep until
+then. In two situations, which never last, a node looks every 20 ms, and what happens then may be
+late by as much.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ WATCHED_S = 1.5
 
 
 def taken(node: ScriptedNode) -> list[PeerMessage]:
-    """What the node has sent since, to whomever."""
+    """Messages of the node to any peer since the last call."""
     return [message for peer in node.wires for message in node.take(peer)]
 
 
 def picture(node: ScriptedNode) -> list[object]:
-    """What a step may change: what the node knows and waits for, and the chance that it draws."""
+    """State that a step may change: knowledge, deadlines, and the random draws."""
     core, engine = node.engine.core, node.engine
     parts = (core.role, core.term, core.commit_index, core.election_deadline, core.heartbeat_at())
     chance = random.getstate(), engine.elections._gate._rng.getstate()
@@ -54,8 +54,10 @@ def settle(node: ScriptedNode) -> None:
 
 
 def sleep(node: ScriptedNode, seconds: float = WATCHED_S, late_s: float = 0.0) -> list[PeerMessage]:
-    """Let a node be for some time; what it says when it is due. Nothing may happen before, or
-    not so much before that it would be later than `late_s`."""
+    """Leave a node alone for some time; its messages at due times.
+
+    Nothing may happen before a due time, or at most `late_s` before.
+    """
     settle(node)
     said = taken(node)
     end = node.now + seconds
@@ -98,7 +100,7 @@ def leader() -> ScriptedNode:
 
 
 def leader_with_a_read() -> ScriptedNode:
-    """Nobody confirms that it leads."""
+    """A leader with a read that no peer has confirmed."""
     node = leader()
     node.engine.read(lambda outcome: None)
     return node
@@ -119,7 +121,7 @@ def leader_that_is_not_preferred() -> ScriptedNode:
 
 
 def leader_without_room() -> ScriptedNode:
-    """One that it asked could lead, the other can't: it asks again."""
+    """A leader without room that asks again, as one peer could lead and the other can't."""
     node = leader()
     node.engine.refusal = "its disk is full"
     settle(node)
@@ -199,7 +201,7 @@ LOOKS_S = {"leader_that_holds_back": PACE_S, "without_its_state": LOOK_AGAIN_S}
 
 @pytest.fixture(autouse=True)
 def what_a_leader_does_now_and_then_it_does_soon() -> Iterator[None]:
-    """Before the leader of the situation gives up for want of answers."""
+    """Shorten the intervals of a leader's rare actions, below its time to give up."""
     learner = patch.object(changes, "STATE_ASKED_S", 0.5)
     relief = patch.object(transfer, "CONSULT_AGAIN_S", 0.5)
     with learner, relief:

@@ -1,4 +1,4 @@
-"""Who leads, and who disturbs nobody: whole groups on virtual time, with rifts that a test cuts."""
+"""Elections in whole groups on virtual time: which node leads, and which must not disturb."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_pre_vote_keeps_a_node_that_was_cut_off_from_raising_the_term(size: int)
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_stickiness_keeps_a_leader_that_one_follower_no_longer_hears(size: int) -> None:
-    """Others still hear it and don't vote for that follower: no election, no pause in appends."""
+    """Nodes that hear their leader don't vote for a follower that no longer does."""
     group = Group(size)
     leader, terms = group.leader, group.terms
     group.silence(both_ways(leader, group.followers[:1]), 4.0)
@@ -55,7 +55,7 @@ def test_stickiness_keeps_a_leader_that_one_follower_no_longer_hears(size: int) 
 def test_check_quorum_lets_a_cut_off_leader_say_so_within_its_election_timeout(
     hears: bool,
 ) -> None:
-    """Whoever waits for an append is told that its outcome is unknown, and no more are taken."""
+    """A leader without a majority tells its waiting appends that their outcome is unknown."""
     group = Group(3)
     leader = group.leader
     others = group.followers
@@ -71,7 +71,7 @@ def test_check_quorum_lets_a_cut_off_leader_say_so_within_its_election_timeout(
 
 
 def test_a_leader_that_resigns_is_replaced_at_once_by_those_who_still_hear_it() -> None:
-    """Its heartbeats reach them, their answers don't reach it: no timeout is waited for."""
+    """A leader that resigns is replaced without a timeout by nodes that hear its heartbeats."""
     group = Group(3)
     leader = group.leader
     group.silence([(other, leader) for other in group.followers], 6.0)
@@ -80,7 +80,7 @@ def test_a_leader_that_resigns_is_replaced_at_once_by_those_who_still_hear_it() 
 
 
 def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
-    """After a restart its machine lacks what was committed; the others must not depose it."""
+    """A restarted leader sends heartbeats while it applies what was committed."""
     apply_takes_s = 0.02
 
     class Slow(Recorder):
@@ -108,7 +108,7 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
 
 
 def hold_replay(node: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the node applies nothing: as if it had much to replay."""
+    """Stop a node from applying anything, as if it had much to replay."""
     monkeypatch.setattr(node.engine.applying, "step", lambda: False)
 
 
@@ -116,8 +116,10 @@ def hold_replay(node: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_that_replays_lets_one_lead_that_can_serve(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both hold the whole log, so either could win. The leader dies: the one that has applied it
-    all leads, whichever asks first, and the group is not away for a replay."""
+    """A node that replays lets one lead that has applied all, whichever asks first.
+
+    Both hold the whole log, so either could win, and the group must not be away for a replay.
+    """
     monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
     group = Group(3, seed)
     leader, (replaying, ready) = group.leader, group.followers
@@ -131,7 +133,7 @@ def test_a_node_that_replays_lets_one_lead_that_can_serve(
 
 
 def test_nodes_that_all_replay_elect_one_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a power loss nobody else is there. Each gives way once, not for ever."""
+    """Nodes that all replay, as after a power loss, give way once and then elect one."""
     monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
     group = Group(3)
     leader, others = group.leader, [group.node(each) for each in group.followers]
@@ -170,8 +172,10 @@ def test_a_node_that_replays_does_not_take_over_from_a_leader_that_serves(
 
 
 def test_a_leader_that_is_told_to_refuse_messages_lets_another_lead() -> None:
-    """A broker's disk is above its mark long before it is full. It takes leadership from nobody
-    then."""
+    """A leader that must refuse messages, as its disk is above the mark, hands over.
+
+    It takes leadership from nobody then.
+    """
     group = Group(3)
     leader = group.leader
     group.node(leader).engine.refusal = "above the mark"
@@ -184,7 +188,7 @@ def test_a_leader_that_is_told_to_refuse_messages_lets_another_lead() -> None:
 
 
 def test_who_has_declined_is_asked_last_by_a_leader_that_has_to_go() -> None:
-    """A leader that stops asks whoever holds most, and then the other."""
+    """A leader that stops asks the peer that holds most, and then the other."""
     group = Group(3)
     leader, (full, other) = group.leader, group.followers
     group.node(full).engine.refusal = "above the mark"
@@ -197,8 +201,11 @@ def test_who_has_declined_is_asked_last_by_a_leader_that_has_to_go() -> None:
 
 
 def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:
-    """Both followers' syncs hang for three seconds. The leader gets no acknowledgement that counts,
-    but signs of life: it stays, and what was appended is acknowledged when the disks are back."""
+    """Syncs that hang for three seconds cause no election.
+
+    The leader gets signs of life instead of acknowledgements, and its appends are acknowledged when
+    the disks are back.
+    """
     group = Group(3)
     leader, terms = group.leader, group.terms
     for follower in group.followers:
@@ -240,8 +247,7 @@ def test_a_node_behind_a_partial_partition_never_keeps_the_group_from_a_leader_f
 
 
 def test_a_node_that_asks_and_hears_no_answer_does_not_keep_others_from_electing() -> None:
-    """It can't be elected, and asks again and again. Others let it get on first once in a term,
-    not each time, or they would never elect."""
+    """A node that asks for votes and hears no answer delays an election once in a term."""
     group = Group(5)
     leader, deaf, *others = group.leader, *group.followers
     group.silence([(other, deaf) for other in others], 20.0)
@@ -254,8 +260,11 @@ def test_a_node_that_asks_and_hears_no_answer_does_not_keep_others_from_electing
 
 
 def test_leadership_is_handed_over_without_an_append_of_unknown_outcome() -> None:
-    """All that was taken before is acknowledged by the old leader; the new one serves within a
-    few round trips, and everybody follows it."""
+    """A transfer leaves no append with an unknown outcome.
+
+    The old leader acknowledges all that it took; the new one serves within a few round trips, and
+    all follow it.
+    """
     group = Group(3)
     leader, target = group.leader, group.followers[1]
     outcomes = [group.append(leader) for _ in range(20)]
@@ -296,7 +305,7 @@ def test_a_transfer_to_a_node_that_does_not_catch_up_ends_and_appends_go_on() ->
 
 
 def test_who_can_not_take_over_is_refused_at_once() -> None:
-    """A name that is no member's, the leader itself, and a second transfer beside the first."""
+    """A transfer to a stranger, to the leader itself, or beside another one is refused."""
     group = Group(3)
     engine = group.node(group.leader).engine
     for target in ("n9", group.leader):
@@ -308,7 +317,7 @@ def test_who_can_not_take_over_is_refused_at_once() -> None:
 
 
 def test_only_the_leader_of_the_term_can_make_a_node_elect() -> None:
-    """Whoever else says so, or says so late, is not heeded."""
+    """TakeOver counts from the leader of the term alone, and not a late one."""
     node = ScriptedNode()
     node.receive("f", Append(3, 1, 1, 0, 1, 0))
     node.step()
@@ -335,7 +344,7 @@ def group_without_its_preferred_node() -> tuple[Group, str]:
 
 
 def test_the_preferred_node_gets_leadership_back_when_it_has_been_well_for_a_while() -> None:
-    """It is killed and restarted: another leads, then it catches up and leads again."""
+    """The preferred node leads again after a restart, once it has caught up and stayed well."""
     group, preferred = group_without_its_preferred_node()
     group.run(5.0)
     assert group.leaders != []
@@ -362,7 +371,7 @@ def test_a_preferred_node_that_comes_and_goes_gets_nothing() -> None:
 
 
 def test_elections_are_counted_by_reason() -> None:
-    """None is known at first; then the leader hands over, is not heard any more, and ends."""
+    """Elections are counted by reason: no leader known, handed over, not heard."""
     group = Group(3)
 
     def begun(node_id: str) -> dict[str, int]:
@@ -387,7 +396,7 @@ def test_elections_are_counted_by_reason() -> None:
 
 
 def test_a_node_that_is_left_alone_hears_no_leader() -> None:
-    """It goes on to know the last one, which no majority can replace; it must not seem well."""
+    """A node alone knows the last leader, and yet tells that it hears none."""
     group = Group(3)
     leader, alone = group.leader, group.followers[0]
     assert group.node(alone).engine.elections.hears_leader

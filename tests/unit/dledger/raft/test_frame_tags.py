@@ -1,4 +1,4 @@
-"""The tags between two nodes: over every frame, whatever its run, and hashed once for all peers."""
+"""Tags of frames between two nodes cover every byte, and hash a run once for all peers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tagged(end: FrameTags, run: bytes | memoryview) -> bytes:
 
 @pytest.mark.parametrize("size", [0, 1, 47, 4096, LONG_BODY_BYTES - 1, LONG_BODY_BYTES, 1 << 20])
 def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
-    """With a run and without, one after the other."""
+    """A tagged frame is opened to its message, with a run or without."""
     near, far = two_ends()
     for filling in (b"\x01", b"\x02"):
         frame = far.check(memoryview(tagged(near, filling * size)))
@@ -34,7 +34,7 @@ def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
 
 
 def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
-    """In the lengths, the CRC, the head, the run or the tag: no CRC is looked at here."""
+    """A flipped bit in lengths, CRC, head, run or tag is noticed without looking at the CRC."""
     for at in range(len(tagged(two_ends()[0], bytes(40)))):
         near, far = two_ends()
         damaged = bytearray(tagged(near, bytes(40)))
@@ -70,7 +70,7 @@ def test_head_and_run_can_not_be_told_apart_otherwise() -> None:
 
 
 def test_a_run_is_hashed_again_unless_it_is_the_same_object() -> None:
-    """Equal views of other bytes at the same place, one after the other, have their own hashes."""
+    """Equal views of other bytes at the same place have their own hashes."""
     hashes, memory = RunHash(), bytearray(b"first")
     first = memoryview(memory)
     assert hashes.of(first) == hashes.of(first) == RunHash().of(b"first")
@@ -81,8 +81,7 @@ def test_a_run_is_hashed_again_unless_it_is_the_same_object() -> None:
 
 
 def test_a_leader_keeps_no_run_behind_its_round_of_sending() -> None:
-    """Both peers are sent the same object; the next round makes another, as a cut may come between
-    them."""
+    """A run is hashed once for both peers, and made anew for the next round, after a cut."""
     node = ScriptedNode()
     node.serve("f")
     seen: list[int] = []

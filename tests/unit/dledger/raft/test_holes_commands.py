@@ -1,6 +1,6 @@
-"""Holes 11 and 16 to 18 of the Raft library: what peers and clients make it do, and applying.
+"""Holes 11 and 16 to 18 of the Raft library: requests of peers and clients, and applying.
 
-How these tests work is said in docs/explanation/raft-holes.md.
+docs/explanation/raft-holes.md says how these tests work.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Stock(SyncObj):
 
 
 class _Poison:
-    """Unpickling it raises LookupError."""
+    """An object whose unpickling raises LookupError."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return exec, ("raise LookupError('unpickled')",)
@@ -180,8 +180,10 @@ def test_hole_16_what_was_refused_is_never_appended_later() -> None:
 
 
 def test_hole_16_nothing_is_queued_or_forwarded_without_a_leader() -> None:
-    """A follower refuses an append at once and names the leader; the stock library keeps it and
-    sends it to whoever leads ten minutes later."""
+    """A follower refuses an append at once and names the leader.
+
+    The stock library keeps it and sends it to whatever node leads ten minutes later.
+    """
     donor = Donor()
     donor.add(1)
     node = follower_of(donor, 2)
@@ -202,8 +204,10 @@ def test_hole_16_nothing_is_queued_or_forwarded_without_a_leader() -> None:
 
 
 def test_hole_17_an_empty_body_is_an_entry_like_any_other() -> None:
-    """It is committed, applied, and followed by others. In the stock library every further tick
-    raises."""
+    """An empty body is committed, applied, and followed by others.
+
+    In the stock library every further tick raises.
+    """
     node = ScriptedNode()
     node.serve("f")
     outcomes = [node.append(b""), node.append(b"next")]
@@ -222,8 +226,11 @@ def test_hole_17_an_empty_body_is_an_entry_like_any_other() -> None:
 
 
 def test_hole_17_an_error_of_the_state_machine_is_not_the_librarys() -> None:
-    """What apply raises reaches the shell, which ends the node; the library knows nothing of it
-    and its tick is whole. The stock library raises in every tick from then on."""
+    """An error of the state machine reaches the shell, which ends the node.
+
+    The library's tick is whole, and it knows nothing of the error; the stock library raises in
+    every later tick.
+    """
 
     class Failing(Recorder):
         def apply(self, entry: Entry) -> object:

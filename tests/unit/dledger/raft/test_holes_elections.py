@@ -1,6 +1,6 @@
 """Holes 12 to 15 and 21 of the Raft library: terms, pre-vote, check-quorum, members, time.
 
-How these tests work is said in docs/explanation/raft-holes.md.
+docs/explanation/raft-holes.md says how these tests work.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_hole_12_who_is_behind_in_terms_is_told() -> None:
 
 
 def test_hole_12_a_leader_that_is_told_of_a_higher_term_steps_down() -> None:
-    """One word from a peer is enough, and the new term is durable."""
+    """One message of a higher term makes a leader step down, and the new term is durable."""
 
     def role_and_term_after_a_denial() -> tuple[Role, int]:
         node = ScriptedNode()
@@ -59,7 +59,7 @@ def test_hole_12_a_leader_that_is_told_of_a_higher_term_steps_down() -> None:
 
 
 def test_hole_13_a_node_alone_does_not_raise_its_term() -> None:
-    """Nobody answers for 30 seconds: the term stays, so that coming back deposes nobody."""
+    """A node alone for 30 seconds keeps its term, so that it deposes nobody afterwards."""
 
     def term_after_30_s_alone() -> int:
         donor = Donor()
@@ -90,8 +90,10 @@ def test_hole_13_a_living_leader_is_not_deposed() -> None:
 
 
 def test_hole_14_a_leader_that_hears_from_no_majority_steps_down() -> None:
-    """It says so to those who wait for their appends within a little more than a second; the
-    library alone would go on for 30."""
+    """A leader without a majority tells its waiting appends within little more than a second.
+
+    The library alone would go on for 30.
+    """
 
     def outcome_after_silence(fallback_s: float | None) -> list[object]:
         node = ScriptedNode()
@@ -134,7 +136,7 @@ class Busy(ScriptedNode):
 
 
 def test_hole_21_time_that_passes_within_a_step_starts_no_election() -> None:
-    """Nobody answers a node for ten seconds, and one that is not eligible is no candidate, ever."""
+    """A long step starts no election, and a node that is not eligible is never a candidate."""
 
     def votes_asked_for(*, eligible: bool) -> int:
         node = Busy(eligible=eligible)

@@ -1,6 +1,6 @@
-"""Holes 1 to 3, 10, 19 and 20 of the Raft library: what is sent again, how much, on which link.
+"""Holes 1 to 3, 10, 19 and 20 of the Raft library: resends, their size, and their link.
 
-How these tests work is said in docs/explanation/raft-holes.md.
+docs/explanation/raft-holes.md says how these tests work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dledger.testing.scripted.node import Donor, ScriptedNode, Wire, exchange, f
 
 
 def test_hole_01_an_acknowledgement_never_makes_the_leader_send_again_what_is_in_flight() -> None:
-    """After the first of three acknowledgements, the next message carries only what is new."""
+    """The message after the first of three acknowledgements carries new entries alone."""
 
     def first_index_sent_after_an_early_acknowledgement() -> int:
         node = ScriptedNode()
@@ -128,8 +128,11 @@ def test_hole_03_a_conflicting_tail_is_mended_however_far_the_leader_is_ahead() 
 
 
 def test_hole_10_the_largest_entry_travels_in_one_message() -> None:
-    """An entry of the full size is sent whole. The library cuts it in chunks, whose end it finds by
-    the wrong length; our transport takes none of them."""
+    """An entry of the full size is sent in one message.
+
+    The library cuts it into chunks, whose end it finds by the wrong length; our transport takes
+    none of them.
+    """
 
     def runs_sent() -> list[int]:
         node = ScriptedNode(segment_bytes=1 << 24)
@@ -146,7 +149,7 @@ def test_hole_10_the_largest_entry_travels_in_one_message() -> None:
 
 @pytest.mark.parametrize("segment_bytes", [1 << 24, 1 << 16])
 def test_hole_10_an_entry_above_the_limit_is_refused_at_once(segment_bytes: int) -> None:
-    """One byte more than an entry, or than a segment, can hold is refused and nothing is lost."""
+    """An entry one byte above the bound, or above a segment, is refused, and nothing is lost."""
     node = ScriptedNode(segment_bytes=segment_bytes)
     node.serve("f")
     room = min(limits.ENTRY_BYTES_MAX, segment_bytes - 64) - HEADER_BYTES
@@ -159,8 +162,7 @@ def test_hole_10_an_entry_above_the_limit_is_refused_at_once(segment_bytes: int)
 
 
 def test_hole_19_a_peer_that_reads_too_slowly_is_paused() -> None:
-    """When 64 MiB are queued for a peer, nothing more is sent to it until the queue has drained;
-    then it gets what it lacks."""
+    """A peer with 64 MiB queued gets nothing more until its queue has drained."""
 
     def sent_to_a_slow_peer() -> tuple[int, int]:
         node = ScriptedNode()

@@ -1,6 +1,6 @@
-"""Holes 4 to 9 of the Raft library: snapshots, trimming, what is durable, long logs.
+"""Holes 4 to 9 of the Raft library: snapshots, trimming, durability, long logs.
 
-How these tests work is said in docs/explanation/raft-holes.md.
+docs/explanation/raft-holes.md says how these tests work.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def test_hole_07_a_vote_is_durable_before_it_is_sent() -> None:
 
 
 def test_hole_07_an_acknowledgement_waits_until_the_entries_are_durable() -> None:
-    """What a follower has acknowledged is there after a power loss."""
+    """Entries that a follower has acknowledged are there after a power loss."""
 
     def acknowledged_and_left() -> tuple[int, int]:
         donor = Donor()
@@ -192,7 +192,7 @@ def test_hole_07_an_acknowledgement_waits_until_the_entries_are_durable() -> Non
 
 
 def test_hole_07_a_leader_counts_its_own_copy_only_when_it_is_durable() -> None:
-    """A follower is quicker than the leader's own disk: two copies, of which one may vanish."""
+    """A leader's copy that is not durable does not count, though a follower's sync is quicker."""
 
     def answered_before_the_leaders_own_sync() -> bool:
         node = ScriptedNode()
@@ -294,7 +294,7 @@ def test_hole_09_a_log_goes_on_past_4_gib() -> None:
 
 @stock_library
 def test_hole_09_the_librarys_journal_ends_at_4_gib(tmp_path: Path) -> None:
-    """Why it is not used: past 4 GiB every append fails, in memory it goes on."""
+    """The library's journal is not used: past 4 GiB every append to its file fails."""
     stock = FileJournal(str(tmp_path / "journal"))
     stock._FileJournal__currentOffset = (1 << 32) - 10
     with (
@@ -306,8 +306,7 @@ def test_hole_09_the_librarys_journal_ends_at_4_gib(tmp_path: Path) -> None:
 
 
 def test_hole_09_memory_does_not_grow_with_what_is_read() -> None:
-    """Walking over the indices and terms of a 4 MiB log, and slicing all of it, keeps none of it
-    in memory."""
+    """Walking over a 4 MiB log's indices and terms, and slicing it, keeps none in memory."""
 
     def peak_of_a_walk(*, copying: bool) -> int:
         journal = node.engine.core._SyncObj__raftLog

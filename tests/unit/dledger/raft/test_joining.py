@@ -1,4 +1,4 @@
-"""Nodes that begin, or begin again: eligibility, new heads, and the state that goes with them."""
+"""Nodes that begin, or begin again: eligibility, new heads, and the state with them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def that_is_not_eligible(**options: object) -> ScriptedNode:
 
 
 def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
-    """One that has not answered may be the one that knows."""
+    """A group forms once every member has answered: a silent one may hold the log."""
     node = that_is_not_eligible()
     node.step()
     assert node.take("f", Ineligible)
@@ -79,7 +79,7 @@ def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
 
 
 def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
-    """The member that becomes eligible first asks for votes before the others have theirs."""
+    """A candidate without an entry tells so, since it may be eligible before the others."""
 
     def says_that_it_is_new() -> list[bool]:
         node = that_is_not_eligible()
@@ -101,7 +101,7 @@ def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
 
 
 def test_a_new_groups_member_becomes_eligible_in_a_term_that_no_forgotten_vote_is_of() -> None:
-    """With an emptied folder it may have voted for any member that now says it holds nothing."""
+    """A new group's first term is above any that a member with an emptied folder voted in."""
 
     def votes_in(term: int) -> bool:
         node = that_is_not_eligible()
@@ -118,7 +118,7 @@ def test_a_new_groups_member_becomes_eligible_in_a_term_that_no_forgotten_vote_i
 
 
 def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> None:
-    """It can't know for whom it voted, nor what it acknowledged."""
+    """A node with an emptied folder can't know its votes, nor what it acknowledged."""
     node = that_is_not_eligible()
     node.receive("f", Formed(7, False))
     node.receive("g", Formed(0, True))
@@ -176,7 +176,7 @@ def test_a_leader_counts_a_learner_only_after_a_barrier_without_it() -> None:
 
 
 def test_a_learner_eligible_at_once_could_vote_for_who_lacks_what_it_held() -> None:
-    """What the barrier prevents: a vote that its holder, before it forgot, would not have given."""
+    """The barrier prevents a vote that the learner, before it forgot, would not have given."""
 
     def votes_for_a_shorter_log() -> int:
         donor = Donor()
@@ -196,7 +196,7 @@ def test_a_learner_eligible_at_once_could_vote_for_who_lacks_what_it_held() -> N
 
 
 def test_a_leader_forgets_what_a_peer_held_when_the_link_breaks() -> None:
-    """It may come back with an emptied folder."""
+    """A peer may come back with an emptied folder, so its match index goes with the link."""
     node = ScriptedNode()
     node.serve("g")
     match = node.engine.core.match_index
@@ -207,7 +207,7 @@ def test_a_leader_forgets_what_a_peer_held_when_the_link_breaks() -> None:
 
 
 def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> None:
-    """The leader sends its first entry; then it asks for the state; then entries as ever."""
+    """A follower gets the leader's first entry, asks for the state, and gets entries after it."""
     donor = Donor()
     donor.add(1, 300)
     machine = Portable()
@@ -256,7 +256,7 @@ def given_the_state(node: ScriptedNode, index: int) -> None:
 
 
 def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKind]:
-    """With what a node answers to a heartbeat."""
+    """Kinds of a node's answers to a heartbeat."""
     node.now += 2 * ACK_AGAIN_S
     node.take("f")
     node.receive_append("f", 1, donor, end + 1, end, commit_index=end)
@@ -290,7 +290,7 @@ def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() 
 
 
 def test_a_follower_whose_state_is_older_on_disk_than_in_memory_is_not_counted_either() -> None:
-    """Its log ended right before the leader's head: it lacks no state, but a restart would."""
+    """A follower whose saved state is older than the head would lack it after a restart."""
     donor, machine = Donor(), Portable()
     donor.add(1, 300)
     node = ScriptedNode(machine=machine)
@@ -326,7 +326,7 @@ def test_a_node_becomes_eligible_only_with_a_saved_state() -> None:
 
 
 def test_a_leader_commits_nothing_before_its_state_is_saved() -> None:
-    """Its own copy is one of the two that make a majority, and is worth nothing without it."""
+    """A leader's copy counts for a majority once the state below it is saved."""
     donor, machine = Donor(), Portable()
     donor.add(1, 300)
     node = ScriptedNode(machine=machine)
@@ -364,7 +364,7 @@ def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
 
 
 def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> None:
-    """Once, and again only if no answer comes: it may be large."""
+    """A leader offers its first entry once, as it may be large, and again without an answer."""
     machine = Portable()
     node = ScriptedNode(machine=machine, segment_bytes=SEGMENT_BYTES)
     term = node.serve("g")
@@ -389,8 +389,7 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
 
 
 def test_a_follower_that_is_far_behind_gets_no_more_than_it_can_take() -> None:
-    """So much is under way and no more; its acknowledgements let it have the rest, and meanwhile
-    it hears that there is a leader."""
+    """A follower far behind gets a bounded number of bytes at a time, and heartbeats."""
     with patch.object(limits, "PEER_IN_FLIGHT_BYTES_MAX", 4000):
         node = ScriptedNode(segment_bytes=SEGMENT_BYTES)
         term = node.serve("g")

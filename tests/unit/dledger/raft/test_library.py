@@ -1,5 +1,4 @@
-"""The pinned Raft library is the very one whose private names dledger.raft.library.adapter relies
-on."""
+"""The pinned Raft library has the private names that dledger.raft.library.adapter uses."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SOURCE = Path(inspect.getfile(pysyncobj.syncobj)).read_bytes()
 
 
 def test_the_librarys_source_is_the_one_this_was_written_against() -> None:
-    """Another version, or a patched one, has to be read again before SOURCE_SHA256 is changed."""
+    """Another version of the library must be read before SOURCE_SHA256 is changed."""
     assert version("pysyncobj") == "0.3.17"
     assert hashlib.sha256(SOURCE).hexdigest() == library.SOURCE_SHA256
 

@@ -1,4 +1,4 @@
-"""A connection between two nodes, over real sockets: what is sent arrives, whole and in order."""
+"""A connection between two nodes, over real sockets: messages arrive whole and in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dledger.testing.planted.catalogue import plant
 
 
 class Owner:
-    """Keeps what arrives."""
+    """A link's owner that keeps what arrives."""
 
     def __init__(self) -> None:
         self.received: list[tuple[PeerKind, int, bytes]] = []
@@ -31,7 +31,7 @@ class Owner:
         self.down = trio.Event()
 
     def link_up(self, node_id: str, link: SocketLink) -> None:
-        """Nothing to do."""
+        """Do nothing with a new link."""
 
     def link_down(self, node_id: str, link: SocketLink) -> None:
         self.down.set()
@@ -44,7 +44,7 @@ class Owner:
         self.received.append((message.kind, message.term, bytes(run)))
 
     def received_all(self) -> None:
-        """Nothing to do."""
+        """Do nothing at the end of a burst."""
 
 
 def two_links() -> tuple[SocketLink, SocketLink]:
@@ -103,7 +103,7 @@ async def test_a_link_that_breaks_while_it_sends_keeps_nothing_and_says_why() ->
 
 
 def test_a_bit_that_flips_anywhere_in_a_frame_is_noticed() -> None:
-    """In its lengths, its term, its commit index or its entries: nothing of it is acted upon."""
+    """A flipped bit in any part of a frame makes the whole frame unusable."""
     frame = b"".join(encode_message(Append(7, 300, 299, 6, 1, 2, run=bytes(range(60)))))
     assert decode_message(memoryview(frame)) == Append(7, 300, 299, 6, 1, 2, bytes(range(60)))
 
@@ -125,7 +125,7 @@ def test_a_bit_that_flips_anywhere_in_a_frame_is_noticed() -> None:
 
 
 async def test_a_damaged_frame_ends_its_connection_and_nothing_behind_it_is_taken() -> None:
-    """What was under way is sent again on the next connection."""
+    """A damaged frame ends its connection; messages behind it come with the next one."""
     first, second = two_links()
     owner = Owner()
     async with trio.open_nursery() as nursery:

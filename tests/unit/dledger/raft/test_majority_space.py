@@ -1,4 +1,4 @@
-"""Groups whose disks are full: who leads, what is taken, and when it goes on."""
+"""Groups whose disks are full: which node leads, what is taken, and when it goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Outcome = list[Appended | AppendError]
 
 
 def fill(group: Group, node_ids: Iterable[str]) -> None:
-    """Let nothing more fit on these disks, and append until their logs want more."""
+    """Fill these nodes' disks, and append until their logs want another segment."""
     for node_id in node_ids:
         group.sim.nodes[node_id].disk.full = True
     for _ in range(2 * 20_000 // 100):
@@ -32,7 +32,7 @@ def lacking(group: Group) -> list[str]:
 
 
 def test_a_leader_whose_disk_is_full_lets_another_lead_that_has_room() -> None:
-    """By one election, which it asks for; and it gets nothing back while it is full."""
+    """A leader with a full disk hands over by one election, and gets nothing back."""
     group = Group(3)
     full, (term,) = group.leader, group.terms
     fill(group, [full])
@@ -44,7 +44,7 @@ def test_a_leader_whose_disk_is_full_lets_another_lead_that_has_room() -> None:
 
 
 def test_a_leader_hands_over_to_whoever_has_room() -> None:
-    """Of five two have a full disk: the other three are a majority, and one of them leads."""
+    """Of five nodes with two full disks, one of the other three leads."""
     group = Group(5)
     full = [group.leader, group.followers[0]]
     fill(group, full)
@@ -55,7 +55,7 @@ def test_a_leader_hands_over_to_whoever_has_room() -> None:
 
 
 def test_while_a_majority_of_the_disks_is_full_leadership_stays() -> None:
-    """What another leader took would not be committed: this one refuses it, which is definite."""
+    """A leader stays and refuses appends, definitely, while a majority's disks are full."""
     group = Group(3)
     leader, (term,) = group.leader, group.terms
     fill(group, [leader, group.followers[0]])
@@ -68,7 +68,7 @@ def test_while_a_majority_of_the_disks_is_full_leadership_stays() -> None:
 
 
 def test_while_all_disks_are_full_leadership_stays() -> None:
-    """Whoever is asked declines, now and then: no term passes."""
+    """Nodes decline to lead while all disks are full, and no term passes."""
     group = Group(3)
     fill(group, group.ids)
     group.run(1.0)
@@ -101,7 +101,7 @@ def fill_all_of(group: Group, node_ids: Iterable[str]) -> list[Outcome]:
 
 
 def test_what_only_the_leader_has_room_for_is_definitely_not_taken() -> None:
-    """And all that was taken before is stored: nothing is left to end with its deadline."""
+    """An append that only the leader has room for is refused; all earlier ones are stored."""
     group = Group(3)
     leader, terms, full = group.leader, group.terms, group.followers
     taken = fill_all_of(group, group.followers)
@@ -118,7 +118,7 @@ def test_what_only_the_leader_has_room_for_is_definitely_not_taken() -> None:
 
 
 def test_what_makes_room_is_still_stored() -> None:
-    """Messages leave room for the other entries, and those for the one that lets segments go."""
+    """Room is kept for entries other than messages, and for the one that lets segments go."""
     group = Group(3)
     fill_all_of(group, group.followers)
     commits = list[Outcome]()
@@ -132,7 +132,7 @@ def test_what_makes_room_is_still_stored() -> None:
 
 
 def test_when_there_is_room_again_the_leader_goes_on_by_itself() -> None:
-    """Once one more has room, after a few seconds; and at once after another election."""
+    """A leader takes appends some seconds after one more disk has room, without an election."""
     group = Group(3)
     fill_all_of(group, group.followers)
     group.run(1.0)
@@ -144,7 +144,7 @@ def test_when_there_is_room_again_the_leader_goes_on_by_itself() -> None:
 
 
 def test_a_minority_without_room_stops_nothing() -> None:
-    """Of five two have a full disk: the other three take all."""
+    """Of five nodes with two full disks, the other three take all."""
     group = Group(5)
     fill(group, group.followers[:2])
     assert len(lacking(group)) == 2
@@ -152,7 +152,7 @@ def test_a_minority_without_room_stops_nothing() -> None:
 
 
 def test_a_leader_that_is_ahead_of_full_disks_takes_nothing_more() -> None:
-    """It had begun another segment before it was told: none of what it put there is committed."""
+    """A leader that began a segment before it heard of full disks takes no more."""
     group = Group(3)
     leader = group.leader
     log = group.node(leader).engine.log
@@ -175,7 +175,7 @@ def test_a_leader_that_is_ahead_of_full_disks_takes_nothing_more() -> None:
 
 
 def test_a_new_leader_is_told_at_once() -> None:
-    """Three of five are full, and leadership goes to the other one that has room."""
+    """A new leader knows at once that three of five disks are full."""
     group = Group(5)
     before, (after, *full) = group.leader, group.followers
     fill_all_of(group, full)

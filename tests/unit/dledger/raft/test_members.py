@@ -1,4 +1,4 @@
-"""Who belongs to a group: configurations, the file that keeps them, and who may change them."""
+"""Members of a group: configurations, the file that keeps them, and their changes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ NEW = Member("host-h", 40912, service="host-h:10911")
 
 @pytest.mark.parametrize("size", range(1, 7))
 def test_majorities_of_neighbouring_configurations_share_a_node(size: int) -> None:
-    """That is why one voter at a time is safe: two leaders of a term would need the same vote."""
+    """Majorities before and after one added voter overlap, so a term has one leader."""
     before = Configuration(group(*"abcdef"[:size]))
     after = Configuration(Configuration(before.with_learner("x", NEW)).with_voter("x"))
     everybody = [*before.voters, "x"]
@@ -86,7 +86,7 @@ def test_learners_and_strangers_make_no_majority() -> None:
 
 
 def test_a_configuration_survives_its_encodings() -> None:
-    """In an entry without index and term, which are the entry's own; in the file with both."""
+    """A configuration in an entry lacks index and term, which are the entry's; the file has both."""
     members = Configuration(group("a", "b")).with_learner("x", NEW)
     assert decode_members(encode_members(members)) == members
     history = [Configuration(group("a")), Configuration(members, 7, 3)]
@@ -109,13 +109,13 @@ def test_a_configuration_survives_its_encodings() -> None:
     ],
 )
 def test_a_malformed_configuration_is_refused(body: bytes) -> None:
-    """No voter, no address, too many members, or no msgpack at all."""
+    """A configuration without a voter or an address, or with too many members, is refused."""
     with pytest.raises(FrameError):
         decode_members(body)
 
 
 def test_a_group_has_a_bound() -> None:
-    """And a newcomer an address that can be one."""
+    """A group has a bound, and a new member needs a valid address."""
     full = Configuration(group(*(f"n{at}" for at in range(limits.MEMBERS_MAX))))
     with pytest.raises(BadInput, match="limit"):
         full.with_learner("x", NEW)
@@ -127,7 +127,7 @@ def test_a_group_has_a_bound() -> None:
 
 
 def test_what_is_in_force_follows_the_log() -> None:
-    """From the append on, until the entry is cut; over a restart; committed or not."""
+    """A configuration is in force from its append until it is cut, also over a restart."""
     disk, log = SimulatedDisk(), open_log(LOG, 4096, SimulatedDisk())[0]
     for index in range(1, 4):
         log.append(index, 1, Kind.NOOP, b"")
@@ -170,7 +170,7 @@ def test_a_configuration_whose_entry_was_lost_is_forgotten_for_good() -> None:
 
 
 def test_a_file_that_cannot_be_read_stops_the_node() -> None:
-    """It could count a majority of the wrong group."""
+    """A damaged file stops the node: it could count a majority of the wrong group."""
     disk, log = SimulatedDisk(), open_log(LOG, 4096, SimulatedDisk())[0]
     disk.replace(FOLDER / "members", b"DLGM" + bytes(20))
     with pytest.raises(CorruptLog, match="wrong majority"):
@@ -237,7 +237,7 @@ def remove(node: ScriptedNode, node_id: str) -> Outcomes:
 
 
 def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
-    """It is sent the log and not counted; when it has caught up, the leader makes it a voter."""
+    """A new member gets the log without being counted, and then becomes a voter."""
     node = ScriptedNode()
     node.serve("f")
     added = add(node)
@@ -273,7 +273,7 @@ def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
 
 
 def test_one_change_at_a_time() -> None:
-    """Two leaders, each one change ahead, could be elected by majorities that share no node."""
+    """A second change waits for the first: majorities two changes apart may not overlap."""
     node = ScriptedNode()
     node.serve("f")
     add(node)
@@ -285,7 +285,7 @@ def test_one_change_at_a_time() -> None:
 
 
 def test_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
-    """Until then a change of an earlier leader, which this one lacks, may still win."""
+    """A change waits for an entry of the leader's own term, as an earlier one may still win."""
     node = ScriptedNode()
     node.elect("f")
     assert node.engine.core.role is Role.LEADER
@@ -320,7 +320,7 @@ def test_a_leader_that_has_not_heard_of_a_member_yet_does_not_call_it_gone() -> 
 
 
 def test_a_removal_that_would_stop_the_group_is_refused() -> None:
-    """Of the two that would be left, one does not answer; or only one would be left at all."""
+    """A removal is refused if no majority would answer, or one voter alone would be left."""
     node = ScriptedNode()
     node.serve("f")
     node.engine.link_down("g", node.wires["g"])
@@ -365,7 +365,7 @@ def test_a_follower_goes_back_to_the_configuration_of_what_is_left() -> None:
 
 
 def test_who_is_removed_stands_for_no_election_but_gives_its_vote() -> None:
-    """Who asks may not know of the removal yet, and need it."""
+    """A removed node votes for others, which may not know of the removal, and never asks."""
     donor = Donor()
     donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("f", "g")))
     node = ScriptedNode()
@@ -378,7 +378,7 @@ def test_who_is_removed_stands_for_no_election_but_gives_its_vote() -> None:
 
 
 def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> None:
-    """By any member that knows the removal to be committed; then it asks no more."""
+    """A removed node that was away is told by any member, and asks for votes no more."""
     donor = Donor()
     donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("f", "g", "n")))
     member = ScriptedNode(("f", "g", "x"))
@@ -404,7 +404,7 @@ def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> N
 
 
 def test_votes_and_acknowledgements_of_strangers_are_not_counted() -> None:
-    """They may connect, as they may know what is new; but no majority is made of them."""
+    """Votes and acknowledgements of strangers, which may connect, make no majority."""
     node = ScriptedNode()
     for stranger in ("x", "y"):
         node.connect(stranger)
@@ -456,7 +456,7 @@ def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
 
 
 def test_who_takes_no_configuration_takes_no_head_either() -> None:
-    """A candidate counts by its own log. It steps down, and is sent both again."""
+    """A candidate that takes no configuration takes no head either, and later gets both again."""
     changed, sent = head_behind_a_change()
     behind = ScriptedNode(("f", "n"), node_id="g", segment_bytes=4096)
     while behind.engine.core.role is not Role.CANDIDATE:

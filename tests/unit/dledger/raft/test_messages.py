@@ -1,4 +1,4 @@
-"""The bytes of what peers say: a node of another version must read them."""
+"""Bytes of the messages between nodes, which nodes of other versions must read."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_every_kind_is_here() -> None:
 def test_a_field_beyond_its_bounds_or_of_another_type_is_refused(
     message: PeerMessage, head: list[object]
 ) -> None:
-    """One too many, one too few, and in each field what can't be there."""
+    """A message with a field too many, too few, or of a wrong value is refused."""
     for wrong in ([*head, 0], head[:-1]):
         with pytest.raises(FrameError):
             decode_message(memoryview(frame_of(wrong)))
@@ -111,7 +111,7 @@ def test_a_field_beyond_its_bounds_or_of_another_type_is_refused(
 def test_a_head_that_is_packed_in_another_way_is_no_message_of_another_kind(
     message: PeerMessage, head: list[object]
 ) -> None:
-    """The array's length takes two bytes, the first of which looks like a kind."""
+    """A head packed with a longer array header is not read as another kind of message."""
     packed = b"\xdc\x00" + bytes([len(head)]) + msgpack.packb(head)[1:]
     try:
         found = decode_message(memoryview(framed(packed, bytes(getattr(message, "run", b"")))))

@@ -33,7 +33,7 @@ def confirm(node: ScriptedNode, peer: str, number: int) -> None:
 
 
 def test_a_read_waits_for_a_majority_and_sees_what_was_acknowledged() -> None:
-    """Of five, two others have to confirm; one that does so twice counts once."""
+    """A read of five nodes needs two other confirmations; two of one node count once."""
     node = ScriptedNode(peers=("f", "g", "h", "i"))
     node.elect("f", "g")
     for peer in ("f", "g"):
@@ -82,7 +82,7 @@ def test_with_any_confirmation_counted_a_read_is_answered_by_one_sent_before_it(
 
 
 def test_a_round_is_asked_again_over_a_link_that_stands_again() -> None:
-    """Neither the question nor its answer is lost for good with a connection."""
+    """A confirmation is asked for again over a new link."""
     node = ScriptedNode()
     node.serve("f")
     answers = read(node)
@@ -95,7 +95,7 @@ def test_a_round_is_asked_again_over_a_link_that_stands_again() -> None:
 
 
 def test_a_leader_takes_no_read_before_its_own_no_op_is_applied() -> None:
-    """Until then it may not know what earlier leaders acknowledged."""
+    """A leader without its own applied no-op may not know what was acknowledged before."""
     node = ScriptedNode()
     node.elect("f")
     with pytest.raises(NotLeader):
@@ -124,7 +124,7 @@ def test_a_leader_that_nobody_answers_gives_its_reads_up_when_it_steps_down() ->
 
 
 def test_a_follower_confirms_its_own_term_only() -> None:
-    """It takes a later term first, and tells a leader of an earlier one that it is behind."""
+    """A follower takes a later term first, and does not confirm an earlier one."""
     node = ScriptedNode()
     node.receive("f", Confirm(5, 1))
     node.receive("g", Confirm(4, 1))
@@ -135,7 +135,7 @@ def test_a_follower_confirms_its_own_term_only() -> None:
 
 
 def test_who_is_not_eligible_confirms_nothing() -> None:
-    """It may have voted for a later leader, and forgotten it."""
+    """A node that is not eligible may have forgotten a vote for a later leader."""
     node = ScriptedNode(eligible=False)
     node.receive("f", Confirm(5, 1))
     node.step()
@@ -143,7 +143,7 @@ def test_who_is_not_eligible_confirms_nothing() -> None:
 
 
 def test_a_group_of_one_reads_at_once() -> None:
-    """There is nobody to ask."""
+    """A group of one has no other node to ask."""
     node = ScriptedNode(peers=())
     node.advance(2.0)
     assert read(node) == [node.log.last_index]

@@ -1,4 +1,4 @@
-"""A node whose log is damaged: silent until the leader has given it what it lacks."""
+"""Repair of a damaged log: the node is silent until the leader has sent what it lacks."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Replica:
         self.disk.flip_bit(segment_path(FOLDER, base), offset, 3)
 
     def lose(self, position: int) -> None:
-        """Have the disk unable to read the sector with that position of the log."""
+        """Make the disk unable to read the sector at this position of the log."""
         base = position - position % SEGMENT_BYTES
         self.disk.lose(segment_path(FOLDER, base), position - base)
 
     def shorten(self, end_position: int) -> None:
-        """Have the file with that position of the log end there."""
+        """Cut the file at this position of the log."""
         base = end_position - end_position % SEGMENT_BYTES
         self.disk.shorten(segment_path(FOLDER, base), end_position - base)
 
     def stored(self) -> dict[str, bytes]:
-        """What a power loss would leave of each file."""
+        """Bytes of each file that a power loss would leave."""
         disk = self.disk
         return {name: disk.durable_bytes(FOLDER / name, 0, 1 << 20) for name in disk.names(FOLDER)}
 
@@ -108,7 +108,7 @@ def donor(*terms: int) -> Donor:
 
 
 def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> Given:
-    """What a leader with that log answers to one who lacks the entry `first`."""
+    """A leader's answer to a node that lacks the entry `first`."""
     if first > commit:
         return Given(term, first, 0, commit, 0)
     last = min(log.reader.batch_end(first, 1 << 20), commit)
@@ -117,7 +117,7 @@ def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> Given:
 
 
 def one(log: SegmentedLog, at: int, commit: int) -> Given:
-    """The same of one entry, which is committed."""
+    """A leader's answer with one committed entry."""
     return Given(9, at, log.reader.chain_crc_before(at), commit, 1, log.reader.run_of(at, at))
 
 
@@ -131,7 +131,7 @@ def repaired(asking: Asking, answer: Callable[[int], Given]) -> int:
 
 
 def test_a_repair_ends_though_messages_come_faster_than_it_gets_them() -> None:
-    """It aims at what was committed when it began; what came since is had as by any follower."""
+    """A repair ends at the commit index of its beginning; a follower gets the rest as usual."""
 
     def ends() -> tuple[int, int]:
         made, told = donor(*[1] * 30), list[int]()
@@ -169,7 +169,7 @@ async def test_an_answer_that_comes_again_is_followed_by_no_question() -> None:
 
 
 def test_a_leader_answers_nothing_while_an_answer_waits_to_be_sent() -> None:
-    """Who asks through a slow link asks again before it has arrived, each time."""
+    """A leader gives one answer at a time to a node that asks again over a slow link."""
 
     def answers(queued_bytes: int) -> int:
         node = ScriptedNode()
@@ -189,7 +189,7 @@ def test_a_leader_answers_nothing_while_an_answer_waits_to_be_sent() -> None:
 
 @pytest.mark.parametrize("index", [2, 9, 30])
 def test_one_damaged_entry_is_written_over_and_the_rest_is_kept(index: int) -> None:
-    """What follows need not be committed: it is judged by its own checksums."""
+    """Entries behind a damaged one are judged by their own checksums, committed or not."""
     source = donor(*[3] * 40)
     replica = Replica(source, 41)
     replica.damage(index)
@@ -244,7 +244,7 @@ def test_a_repair_that_was_interrupted_anywhere_begins_again() -> None:
 
 
 def assert_repaired(replica: Replica, commit: int) -> None:
-    """What is committed is there again, nothing else is, and no mark says too much."""
+    """Assert that the log has what is committed and no wrong entry, and can be opened again."""
     log = replica.start(commit)
     assert commit <= log.last_index <= 41
     assert log.chain_crc == replica.donor.log.reader.header(log.last_index).chain_crc
@@ -303,7 +303,7 @@ def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired(
 
 
 def test_newest_files_that_are_gone_are_repaired_though_the_node_dies_meanwhile() -> None:
-    """One that was made anew says that everything was durable, until the repair is over."""
+    """A file that is made anew claims that all was durable, until the repair is over."""
     source = donor(*[3] * 40)
 
     def last_index_after_the_loss(seed: int) -> int:
@@ -430,7 +430,7 @@ def test_entries_that_are_gone_at_the_leader_need_the_operator() -> None:
 
 
 def test_a_leader_gives_what_is_committed_when_a_majority_has_confirmed_it() -> None:
-    """One that was cut off can't, and what is not committed is given by nobody."""
+    """A leader gives committed entries alone, after a majority has confirmed its lead."""
     node = ScriptedNode()
     node.serve("f")
     node.append(b"committed")
@@ -449,7 +449,7 @@ def test_a_leader_gives_what_is_committed_when_a_majority_has_confirmed_it() -> 
 
 
 def test_a_follower_gives_nothing() -> None:
-    """It does not know what is committed by now."""
+    """A follower gives nothing, as it does not know what is committed."""
     node = ScriptedNode()
     node.receive("g", Lacking(0, 1))
     node.step()
@@ -470,7 +470,7 @@ def rotten_at(node: ScriptedNode, index: int, at: int) -> None:
 @pytest.mark.parametrize("at", [TERM_AT, HEADER_BYTES + 9], ids=["header", "body"])
 @pytest.mark.parametrize("rotten", [7, 8])
 def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
-    """Nor an entry behind one whose term it would tell. It finds that when it would send it."""
+    """A leader that reads a rotten entry, or the term of one, sends nothing and raises Rot."""
     node = ScriptedNode(segment_bytes=SEGMENT_BYTES)
     term = node.serve("g")
     for _ in range(40):
@@ -489,7 +489,7 @@ def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
 
 
 def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
-    """It looks like one of another leader, which would take the place of what is acknowledged."""
+    """A run with a flipped term looks like another leader's, and must cut no entry."""
     node, donor = ScriptedNode(), Donor()
     donor.add(3, 8)
     node.receive_append("f", 3, donor, 2, 9)

@@ -1,4 +1,4 @@
-"""Whole groups on virtual time: clean seeds, replays, and a judge that catches every planted bug.
+"""Whole groups on virtual time: clean seeds, replays, and a judge of planted bugs.
 
 The long form: `python -m dledger.testing.simulation --seeds 0-2000 [--nodes 5]`.
 """
@@ -78,7 +78,7 @@ def test_a_new_kind_of_chance_moves_no_other() -> None:
 
 @pytest.mark.parametrize("bug", CAUGHT, ids=[bug.name for bug in CAUGHT])
 def test_a_planted_bug_is_caught(bug: PlantedBug, say_at_the_end: list[str]) -> None:
-    """With one fix taken out, or one rule broken, the seed noted for it breaks an invariant."""
+    """A fix that is taken out breaks an invariant, with the seed that is noted for it."""
     assert bug.seed is not None
     found = first_violation([bug.seed, *range(SEARCH_SEEDS)], bug.nodes, bug.name)
     assert found is not None, (
@@ -102,7 +102,7 @@ def test_every_bug_can_be_planted() -> None:
 
 
 def test_every_planted_bug_has_a_test() -> None:
-    """One without a seed breaks no invariant by itself; a directed test names it."""
+    """Planted bugs without a seed break no invariant alone, and have a directed test each."""
     directed = {bug.name for bug in PLANTED if bug.seed is None}
     assert directed == {
         "send again what is in flight",
@@ -148,8 +148,10 @@ def test_every_planted_bug_has_a_test() -> None:
 def test_a_failing_seed_is_told_with_its_transcript_and_its_replay(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What a person sees: what happened, what broke, and the one command that does it again, with
-    all faults left out that it does not need."""
+    """A failing seed is shown with its transcript, the broken invariant, and a command.
+
+    The command repeats the run with the faults that it needs.
+    """
     assert main(seeds="0-3", planted="sync nothing") == 1
     told = capsys.readouterr().out
     assert "n0 starts, log ends at 1" in told

@@ -1,4 +1,4 @@
-"""A large state is given and taken in slices, while the node takes part in its group as ever."""
+"""A large state is given and taken in slices, while the node takes part in its group."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None
 
 
 class Large(Recorder):
-    """A state machine with four tables, each of which is read in a slice of its own."""
+    """A state machine with four tables, read in a slice each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Large(Recorder):
 
 
 def leader() -> ScriptedNode:
-    """A leader of f and g that is asked for its state, and took the first slice of it."""
+    """A leader of f and g that is asked for its state and has read one slice."""
     node = ScriptedNode(machine=Large())
     node.serve("g")
     node.receive("f", Wanted(node.engine.core.term, 0, 0))
@@ -81,7 +81,7 @@ def commit_one_more(node: ScriptedNode) -> int:
 
 
 def test_nothing_is_applied_between_two_slices_of_a_picture() -> None:
-    """What is committed meanwhile is applied behind them, and what is given is of one entry."""
+    """Entries that are committed during a picture are applied after it."""
     node = leader()
     before = node.machine.applied_index
     index = commit_one_more(node)
@@ -95,7 +95,7 @@ def test_nothing_is_applied_between_two_slices_of_a_picture() -> None:
 
 
 def test_what_applies_between_two_slices_gives_a_state_that_never_was() -> None:
-    """So the test above can fail."""
+    """A picture during which entries are applied is of no one state: the test above can fail."""
     with plant("apply under a picture"):
         node = leader()
         before = node.machine.applied_index
@@ -107,7 +107,7 @@ def test_what_applies_between_two_slices_gives_a_state_that_never_was() -> None:
 
 
 def test_entries_are_applied_while_a_picture_is_encoded() -> None:
-    """Only its tables must stand still."""
+    """Entries are applied while a picture is encoded, since its tables are read by then."""
     node = leader()
     index = commit_one_more(node)
     machine = node.machine
@@ -135,7 +135,7 @@ def test_a_leader_is_heard_and_answers_reads_of_what_it_has_applied_under_a_pict
 
 
 def test_a_picture_of_a_state_that_is_made_again_is_none() -> None:
-    """Its tables were read before and after. Who asked for it asks again."""
+    """A picture is dropped if the state goes back meanwhile, and asked for again."""
     node = leader()
     node.engine.applying.went_back(node.machine.applied_index)
     node.step()
@@ -146,7 +146,7 @@ def test_a_picture_of_a_state_that_is_made_again_is_none() -> None:
 
 
 def test_all_who_ask_meanwhile_get_the_same_picture() -> None:
-    """One is taken at a time."""
+    """Peers that ask during a picture get the same one."""
     node = leader()
     node.receive("g", Wanted(node.engine.core.term, 0, 0))
     node.step()
@@ -200,7 +200,7 @@ def test_nothing_is_applied_before_the_last_slice_of_a_state_that_is_taken_over(
 
 
 def test_a_state_is_not_taken_over_if_the_log_has_begun_anew_meanwhile() -> None:
-    """It would be followed by entries that the log no longer has. Another one is asked for."""
+    """A state is not taken over if the log begins anew meanwhile, and another is asked for."""
     donor = Donor()
     donor.add(1, 500)
     node = given(donor, 290)

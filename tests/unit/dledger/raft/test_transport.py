@@ -1,4 +1,4 @@
-"""What passes between the library and the links, beyond docs/explanation/raft-holes.md."""
+"""Messages between the library and the links, beyond docs/explanation/raft-holes.md."""
 
 from __future__ import annotations
 
@@ -73,8 +73,10 @@ def test_a_leader_with_a_slow_disk_goes_on_leading() -> None:
 
 
 def test_a_burst_leaves_before_its_end() -> None:
-    """Eighty appends are committed, and whoever waited for each makes another. The first of those
-    are on their way to the followers before the last are made: one works while the other does."""
+    """A burst of appends is sent before its end, so that followers work on it meanwhile.
+
+    Eighty appends are committed, and the caller of each makes another one.
+    """
     node = ScriptedNode()
     node.serve("f")
     under_way: list[int] = []

@@ -27,12 +27,12 @@ Allocate = Callable[[str, Sequence[str], Sequence[MessageQueue]], tuple[MessageQ
 
 
 def room_of_queue(queue: MessageQueue) -> str:
-    """What a broker's name has before an @."""
+    """A queue's room: the part of its broker's name before an @."""
     return queue.broker_name.partition("@")[0]
 
 
 def room_of(member: str) -> str:
-    """By the third number of its address, as in the program that asked Java."""
+    """A member's room by the third number of its address, as in the program that asked Java."""
     parts = member.split(".")
     return ROOMS[int(parts[2]) % 5] if len(parts) > 2 else "north"
 
@@ -91,7 +91,7 @@ def test_all_members_together_read_every_queue_once(queues: int, members: int, n
 
 
 def test_few_queues_move_when_a_member_leaves_a_sticky_group() -> None:
-    """Those of who left, and a few that keep the shares even: 5 % of all; averaged, a third."""
+    """A sticky group moves 5 % of the other queues when a member leaves, averaging a third."""
 
     def moved(allocate: Allocate, members: int) -> float:
         queues, ids = numbered(64), names("c", members)
@@ -122,7 +122,7 @@ def reference(member: str, members: list[str], queues: list[int]) -> list[int]:
 
 @given(queue_count=st.integers(1, 40), member_count=st.integers(1, 12))
 def test_equals_the_java_class(queue_count: int, member_count: int) -> None:
-    """For any number of queues and members, each share is the one that Java computes."""
+    """Each member's share is the one that Java computes, for any number of queues and members."""
     members = [f"c{i:02}" for i in range(member_count)]
     queues = list(range(queue_count))
     for member in members:
@@ -140,7 +140,7 @@ def test_every_queue_has_exactly_one_reader(queue_count: int, member_count: int)
 
 
 def test_a_stranger_gets_nothing() -> None:
-    """Who is not in the group's list reads no queue."""
+    """A member that is not in the group's list gets no queue."""
     assert allocate_averagely("x", ["a", "b"], [1, 2, 3]) == ()
 
 

@@ -1,4 +1,4 @@
-"""JSON bodies in both dialects, against texts as the reference writes them."""
+"""JSON bodies in both dialects, against texts that the reference wrote."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def test_numeric_map_keys_are_bare_in_the_loose_dialect_and_quoted_in_the_standa
 
 @pytest.mark.parametrize("written", [ROUTE_LOOSE, ROUTE_STANDARD])
 def test_a_route_is_read_in_both_dialects(written: bytes) -> None:
-    """Whoever wrote it."""
+    """A route is read in either dialect."""
     assert decode_body(TopicRouteData, written) == ROUTE
 
 
 def test_a_map_keyed_by_queues_has_objects_as_keys_in_the_loose_dialect() -> None:
-    """What stock clients expect of TopicStats, invalid JSON as it is."""
+    """Maps keyed by queues are written as stock clients expect TopicStats, though invalid JSON."""
     assert encode_body(STATS, Dialect.LOOSE) == STATS_LOOSE
     assert decode_body(TopicStats, STATS_LOOSE) == STATS
 
 
 def test_a_map_keyed_by_queues_has_their_json_as_keys_in_the_standard_dialect() -> None:
-    """So that it is JSON, and still says which queue."""
+    """Maps keyed by queues have a text as key, which is valid JSON and names the queue."""
     written = encode_body(STATS)
     assert rb'"{\"brokerName\":\"b\",\"queueId\":0,\"topic\":\"T\"}":{' in written
     assert decode_body(TopicStats, written) == STATS
@@ -113,7 +113,7 @@ def test_the_fast_writer_writes_what_the_careful_one_does(body: KVTable) -> None
 
 @given(bodies, st.sampled_from(Dialect), st.sampled_from([0, 1, 70]))
 def test_a_body_written_in_steps_is_the_same(body: KVTable, dialect: Dialect, more: int) -> None:
-    """However long it is; no step is longer than a few dozen parts of it."""
+    """A body written in steps equals one written at once, and each step is short."""
     offsets = {MessageQueue(f"é{number}", "b", number): OffsetWrapper() for number in range(more)}
     lists = ConsumeStatsList([{"G": [ConsumeStats(offsets)]}, {"H": []}], "b")
     for each in (body, lists):
@@ -123,12 +123,12 @@ def test_a_body_written_in_steps_is_the_same(body: KVTable, dialect: Dialect, mo
 
 
 def json_of(written: bytes) -> object:
-    """What is written, but for how: letters may be escaped, or not."""
+    """The value of a body, whether letters are escaped or not."""
     return json_dialect.parse(written)
 
 
 def test_a_stock_heartbeat_is_read() -> None:
-    """As a 5.x consumer sends it, with members that we do not know."""
+    """A heartbeat of a 5.x consumer is read, with members that we don't know."""
     heartbeat = decode_body(
         HeartbeatData,
         b'{"clientID":"10.0.0.9@1#2","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET",'
@@ -147,7 +147,7 @@ def test_a_stock_heartbeat_is_read() -> None:
 
 
 def test_a_stock_registration_is_read() -> None:
-    """As a 4.9 broker sends it; null members count as missing."""
+    """A registration of a 4.9 broker is read; null members count as missing."""
     body = decode_body(
         RegisterBrokerBody,
         b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,'
@@ -160,7 +160,7 @@ def test_a_stock_registration_is_read() -> None:
 
 
 def test_cluster_info_is_written_as_stock_name_servers_do() -> None:
-    """The loose dialect, always."""
+    """Cluster info is written in the loose dialect, always."""
     info = ClusterInfo({"b": BrokerData("c", "b", {0: "h:1"})}, {"c": ["b"]})
     assert encode_body(info, Dialect.LOOSE) == (
         b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"h:1"},"brokerName":"b","cluster":"c",'
@@ -205,7 +205,7 @@ def test_bad_bodies_are_refused_by_name(bad: bytes, reason: str) -> None:
 
 @given(st.binary(max_size=100) | st.text('{}[]:,"0123 e-.\\nulltrue').map(str.encode))
 def test_random_bytes_never_raise_anything_else(data: bytes) -> None:
-    """Nothing that a client sends reaches an exception that a server does not expect."""
+    """Random bytes raise the error that servers expect, or none."""
     try:
         decode_body(TopicRouteData, data)
     except BadInput:
@@ -221,7 +221,7 @@ def test_a_large_body_that_only_the_slow_reader_knows_is_refused_at_once() -> No
 
 
 def test_queues_sort_as_stock_clients_sort_them() -> None:
-    """By topic, then broker name, then queue id: all members of a group must agree."""
+    """Queues are sorted by topic, broker name and queue id, equally at all members."""
     unsorted = [MessageQueue("T", "b", 2), MessageQueue("T", "a", 10), MessageQueue("S", "z", 9)]
     assert [queue.queue_id for queue in sorted(unsorted)] == [9, 10, 2]
 

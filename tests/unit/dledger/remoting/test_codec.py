@@ -60,7 +60,7 @@ def test_a_request_is_encoded_to_the_golden_bytes(encoding: HeaderEncoding) -> N
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 def test_the_golden_bytes_are_decoded_to_the_request(encoding: HeaderEncoding) -> None:
-    """What other implementations write is read."""
+    """Frames of other implementations are read."""
     assert decode_frame(payload(encoding, HEADERS[encoding], b"body")) == route_request(encoding)
 
 
@@ -134,7 +134,7 @@ def test_outside_msgpack_every_ext_value_goes_out_as_a_string(encoding: HeaderEn
 @pytest.mark.parametrize("encoding", [HeaderEncoding.JSON, HeaderEncoding.ROCKETMQ])
 @pytest.mark.parametrize("value", [[1], b"bytes"])
 def test_lists_and_bytes_need_msgpack(encoding: HeaderEncoding, value: object) -> None:
-    """What an encoding can't carry is refused by name before anything is sent."""
+    """A value that an encoding can't carry is refused by name before anything is sent."""
     with pytest.raises(FrameError, match="'runs'"):
         encode_frame(Command(0, {"runs": value}, encoding=encoding))
 
@@ -157,7 +157,7 @@ def test_a_code_above_16_bits_does_not_fit_the_rocketmq_header() -> None:
 def test_an_unknown_language_is_none_and_a_missing_one_java(
     json: bytes, language: Language | None
 ) -> None:
-    """As the reference's decoder does; the request is served all the same."""
+    """An unknown language is None and a missing one Java, as in the reference; the request counts."""
     command = decode_frame(payload(0, json))
     assert (command.code, command.language) == (34, language)
 
@@ -183,7 +183,7 @@ def test_json_of_other_implementations_is_tolerated() -> None:
 
 
 def test_an_unknown_language_ordinal_is_none() -> None:
-    """In both binary headers."""
+    """An unknown language is None in both binary headers."""
     rocketmq = bytearray(ROCKETMQ_HEADER)
     rocketmq[2] = 99
     msgpack = bytearray(MSGPACK_HEADER)
@@ -223,14 +223,14 @@ def test_an_unknown_language_ordinal_is_none() -> None:
     ],
 )
 def test_garbage_is_a_frame_error_that_says_why(bad: memoryview, reason: str) -> None:
-    """Whatever arrives, the error is the one that closes only that connection."""
+    """Garbage is a FrameError with the reason, which closes its connection alone."""
     with pytest.raises(FrameError, match=reason):
         decode_frame(bad)
 
 
 @given(st.sampled_from([0, 1, 2, 3, 255]), st.binary(max_size=300))
 def test_random_bytes_never_raise_anything_else(encoding: int, header: bytes) -> None:
-    """No input reaches an exception that a server does not expect."""
+    """Random bytes raise FrameError or nothing."""
     with suppress(FrameError):
         decode_frame(payload(encoding, header))
 

@@ -1,4 +1,4 @@
-"""Cron expressions: what they mean, minute by minute, and what is said of wrong ones."""
+"""Cron expressions: their moments, minute by minute, and errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ MOMENTS = NEAR_CHANGES | st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1)
 def test_the_next_moment_is_that_of_a_clock_watched_each_minute(
     text: str, zone_name: str, moment: datetime
 ) -> None:
-    """In every zone, over every change of its clocks; or it is none of the next hours."""
+    """The next moment is that of a clock watched each minute, in every zone, over its changes."""
     cron = parse_cron(text)
     zone, moment = zone_named(zone_name), moment.replace(tzinfo=UTC)
     found = cron.after(moment, zone)
@@ -114,7 +114,7 @@ def test_the_next_moment_is_that_of_a_clock_watched_each_minute(
     ],
 )
 def test_what_is_meant(text: str, zone: str, after: str, then: str) -> None:
-    """In words that people write."""
+    """Names, ranges and steps, as people write them, have the moments that they mean."""
     moment, expected = (datetime.fromisoformat(f"{each}+00:00") for each in (after, then))
     assert parse_cron(text).after(moment, zone_named(zone)) == expected
     after_ms = int(moment.timestamp() * 1000)
@@ -139,7 +139,7 @@ def test_what_is_meant(text: str, zone: str, after: str, then: str) -> None:
 def test_the_hour_that_is_skipped_and_the_one_that_is_repeated(
     text: str, after: str, moments: list[str]
 ) -> None:
-    """In Berlin: every hour goes by the time that passes, others by the time of day."""
+    """Hourly moments go by passed time in Berlin's changes of clocks, others by the time of day."""
     at = datetime.fromisoformat(f"{after}+00:00")
     for moment in moments:
         found = parse_cron(text).after(at, zone_named("Europe/Berlin"))
@@ -186,7 +186,7 @@ def test_a_wrong_expression_is_told_where(text: str, said: str) -> None:
     "name", ["", "Europe", "Europe/", "/etc/passwd", "../x", "Mars/Olympus", "a" * 5000, "\0", "é"]
 )
 def test_a_zone_is_a_name_of_one(name: str) -> None:
-    """No path leads elsewhere."""
+    """A zone is a known name, and never a path."""
     with pytest.raises(BadInput, match="no time zone"):
         zone_named(name)
 

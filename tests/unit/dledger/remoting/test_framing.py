@@ -1,4 +1,4 @@
-"""Cutting a byte stream into frames, however the network cut it into chunks."""
+"""Frames are cut from a byte stream, whatever chunks the network makes of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stream_of(*bodies: bytes) -> bytes:
 
 @given(st.lists(st.binary(max_size=60), max_size=5), st.lists(st.integers(1, 50), max_size=60))
 def test_the_commands_do_not_depend_on_the_chunks(bodies: list[bytes], cuts: list[int]) -> None:
-    """Any way of cutting the stream gives the same commands."""
+    """The commands are the same for any way of cutting the stream."""
     stream = stream_of(*bodies)
     decoder = FrameDecoder()
     decoded = []
@@ -132,7 +132,7 @@ def test_a_large_frame_in_small_chunks_is_not_copied_again_for_each() -> None:
     ],
 )
 def test_another_protocol_is_called_by_its_name(said: bytes, what: str) -> None:
-    """In the log of the server: a frame of 369,296,129 bytes tells nobody what to do."""
+    """The error names the other protocol, instead of a frame of 369,296,129 bytes."""
     decoder = FrameDecoder()
     decoder.feed(said)
     with pytest.raises(FrameError, match=what):

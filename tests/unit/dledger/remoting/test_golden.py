@@ -1,4 +1,4 @@
-"""Requests as stock clients wrote them: captured bytes, tests/data/golden/README.md says how."""
+"""Requests as stock clients wrote them: tests/data/golden/README.md says how they were captured."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BODIES = {
     RequestCode.UNLOCK_BATCH_MQ: LockBatchBody,
 }
 LANGUAGES = {"java": Language.JAVA, "go": Language.GO, "node": Language.JAVA, "cpp": Language.CPP}
-"""What each client says of itself; the one in Node calls itself Java."""
+"""Languages that the clients name; the one in Node calls itself Java."""
 
 
 CAPTURED = [
@@ -88,7 +88,7 @@ def test_what_a_stock_client_wrote_is_read(source: str, frame: bytes) -> None:
 def test_a_damaged_request_is_read_or_refused_and_nothing_else(
     frame: bytes, data: st.DataObject
 ) -> None:
-    """Any byte replaced, any end missing: an error that servers answer, or another request."""
+    """A damaged request is an error that servers answer, or another request."""
     damaged = bytearray(frame[4 : data.draw(st.integers(5, len(frame)))])
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with suppress(DledgerError):

@@ -1,4 +1,4 @@
-"""Typed headers: any spelling of a value in, exact names out, errors that name the field."""
+"""Typed headers read any spelling of a value, write exact names, and name wrong fields."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_numbers_and_booleans_become_what_the_fields_are() -> None:
 
 @pytest.mark.parametrize("written", ["true", "false", "TRUE", True, False])
 def test_booleans_are_read_in_every_spelling(written: ExtValue) -> None:
-    """Java writes `true`."""
+    """Booleans are read in every spelling; Java writes `true`."""
     ext: dict[str, ExtValue] = {
         "brokerName": "b",
         "brokerAddr": "a",
@@ -84,7 +84,7 @@ def test_a_missing_field_is_named() -> None:
 
 @pytest.mark.parametrize("bad", ["seven", "", "7.5", 7.5, True, [7]])
 def test_a_bad_value_is_named_with_its_field(bad: ExtValue) -> None:
-    """Which field, which value."""
+    """A wrong value is an error with the field and the value."""
     with pytest.raises(HeaderError, match="'queueOffset' is ") as caught:
         decode_header(PullMessageHeader, Command(11, {**PULL, "queueOffset": bad}))
     assert repr(bad) in str(caught.value)
@@ -160,7 +160,7 @@ def all_header_types() -> list[type[Header]]:
 
 @pytest.mark.parametrize("header_type", all_header_types())
 def test_every_header_is_named_after_a_code(header_type: type[Header]) -> None:
-    """So that a reader finds the header of a code, and the other way round."""
+    """A header is named after its code, so that a reader finds one by the other."""
     name = header_type.__name__.removesuffix("Header").removesuffix("Response")
     upper = "".join(f"_{c}" if c.isupper() else c.upper() for c in name).removeprefix("_")
     known = {code.name.replace("_", "") for code in RequestCode}

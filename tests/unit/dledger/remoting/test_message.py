@@ -1,4 +1,4 @@
-"""Properties, tags, ids, and the body of a batch."""
+"""Properties, tags, ids, and the body of a batch, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ words = st.text(
 
 @given(st.dictionaries(words, words))
 def test_decoding_properties_undoes_encoding(properties: dict[str, str]) -> None:
-    """Any names and values without the two separators."""
+    """Properties with any names and values, but for the two separators, come back."""
     assert properties_decode(properties_encode(properties)) == properties
 
 
 def test_properties_are_written_as_rocketmq_writes_them() -> None:
-    """Name, 0x01, value, 0x02."""
+    """Properties are written as name, 0x01, value, 0x02."""
     assert (
         properties_encode({"KEYS": "k1 k2", "TAGS": "é"})
         == b"KEYS\x01k1 k2\x02TAGS\x01\xc3\xa9\x02"
@@ -72,7 +72,7 @@ def test_properties_above_the_bound_are_refused() -> None:
 
 
 def test_properties_that_are_no_utf8_are_refused() -> None:
-    """By the error that is answered to the sender."""
+    """Properties that are not UTF-8 raise the error that their sender gets."""
     with pytest.raises(BadInput, match="UTF-8"):
         properties_decode(b"a\x01\xff\x02")
 
@@ -87,14 +87,14 @@ def test_a_tags_code_is_javas_string_hash(tag: str, code: int) -> None:
 
 
 def test_an_offset_message_id_is_the_one_of_the_capture() -> None:
-    """127.0.0.1:10911, offset 0xF97."""
+    """The id of 127.0.0.1:10911, offset 0xF97, is the captured one."""
     message_id = offset_message_id(host_bytes("127.0.0.1", 10911), 0xF97)
     assert message_id == "7F00000100002A9F0000000000000F97"
     assert offset_message_id_decode(message_id) == ("127.0.0.1", 10911, 0xF97)
 
 
 def test_hosts_and_ids_hold_ipv6_as_well() -> None:
-    """20 bytes, 56 characters."""
+    """IPv6 addresses take 20 bytes in a host, and 56 characters in an id."""
     host = host_bytes("2001:db8::1", 10911)
     assert len(host) == 20
     assert host_decode(host) == ("2001:db8::1", 10911)
@@ -105,7 +105,7 @@ def test_hosts_and_ids_hold_ipv6_as_well() -> None:
 
 @pytest.mark.parametrize("bad", ["", "7F", "zz" * 16, "7F00000100002A9F0000000000000F9"])
 def test_what_is_no_offset_message_id_is_refused(bad: str) -> None:
-    """It comes from a command line."""
+    """A wrong offset message id, as from a command line, is refused."""
     with pytest.raises(BadInput, match="offset message id"):
         offset_message_id_decode(bad)
 
@@ -117,7 +117,7 @@ def test_a_host_that_is_no_address_is_refused() -> None:
 
 
 def test_a_batch_is_written_as_stock_clients_write_it() -> None:
-    """Total size, magic 0, CRC 0, flag, body with its length, properties with theirs."""
+    """A batch item is its size, magic 0, CRC 0, flag, body and properties with their lengths."""
     assert batch_encode([BatchItem(b"hi", b"a\x01b\x02", 7)]) == bytes.fromhex(
         "0000001c 00000000 00000000 00000007 00000002 6869 0004 61016202"
     )
@@ -136,7 +136,7 @@ def test_decoding_a_batch_undoes_encoding(batch: list[BatchItem]) -> None:
 def test_a_damaged_batch_is_refused_or_read_but_never_crashes(
     batch: list[BatchItem], data: st.DataObject
 ) -> None:
-    """One byte replaced, or the end cut off."""
+    """A batch with a replaced byte, or without its end, is read or refused."""
     written = bytearray(batch_encode(batch))
     written[data.draw(st.integers(0, len(written) - 1))] = data.draw(st.integers(0, 255))
     del written[data.draw(st.integers(1, len(written))) :]

@@ -1,4 +1,4 @@
-"""The quick way to a body gives what the careful way gives, or leaves it to that one."""
+"""The quick way of reading a body agrees with the careful one, or leaves the body to it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_any_other_is_left_to_the_careful_way(data: bytes) -> None:
 
 
 def test_what_is_damaged_is_never_read_otherwise() -> None:
-    """Any byte changed, any end cut off."""
+    """A damaged body is read as by the careful way, with any byte changed or the end cut off."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -141,7 +141,7 @@ def test_many_records_are_those_that_each_would_be(
 
 
 def test_a_record_is_read_field_by_field() -> None:
-    """The golden bytes again, from the other side."""
+    """The golden bytes are read to the fields that they were made of."""
     read = Record(GOLDEN)
     assert (read.size, read.queue_id, read.flag, read.queue_offset) == (0x66, 3, 7, 5)
     assert (read.physical_offset, read.sys_flag) == (0x1000, 1)
@@ -194,7 +194,7 @@ def test_parts_that_do_not_fit_are_refused(too_long: dict[str, bytes]) -> None:
 
 
 def test_a_flipped_bit_in_the_body_is_found() -> None:
-    """What the audit relies on."""
+    """A flipped bit in the body is found by the check, on which the audit relies."""
     damaged = bytearray(GOLDEN)
     damaged[90] ^= 1
     assert not Record(damaged).check()
@@ -216,7 +216,7 @@ def test_walking_stops_at_what_is_no_record(data: bytes, reason: str) -> None:
 
 
 def test_walking_nothing_finds_nothing() -> None:
-    """An empty pull is no error."""
+    """An empty pull has no records, and is not an error."""
     assert walk(b"") == []
 
 
@@ -270,7 +270,7 @@ def test_a_batch_in_bytes_that_can_not_be_written_is_copied() -> None:
 
 
 def test_the_first_unique_key_names_the_batch() -> None:
-    """By it the broker knows a repeated request."""
+    """A batch's first unique key is there, by which the broker knows a repeated request."""
     properties = properties_encode({"TAGS": "t", "UNIQ_KEY": "0A"})
     assert RecordBatch(batch_bytes(properties=properties), b"T", RUNS).first_unique_key == "0A"
     assert RecordBatch(batch_bytes(), b"T", RUNS).first_unique_key is None
@@ -303,7 +303,7 @@ def change(number: int, at: int, value: bytes) -> bytearray:
     ],
 )
 def test_a_bad_record_is_refused_by_number_and_field(buffer: bytearray, reason: str) -> None:
-    """Nothing wrong enters the log, and the producer's author learns what is."""
+    """A bad record is refused with its number and its field."""
     with pytest.raises(RecordError, match=reason):
         RecordBatch(buffer, b"T", RUNS)
 
@@ -319,7 +319,7 @@ def test_runs_must_add_up_to_the_records(runs: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("queue_id", [-1, 2**31, 2**64])
 def test_queue_ids_that_no_record_can_have_are_refused(queue_id: int) -> None:
-    """They come from the network, and numpy would raise something else."""
+    """Queue ids that don't fit are a RecordError, not an error of numpy."""
     with pytest.raises(RecordError, match="queue ids"):
         RecordBatch(batch_bytes(), b"T", [(queue_id, 4)])
 
@@ -332,7 +332,7 @@ def test_topics_that_no_record_can_have_are_refused(topic: bytes) -> None:
 
 
 def test_an_empty_batch_is_refused() -> None:
-    """There is nothing to acknowledge."""
+    """An empty batch is refused, as nothing could be acknowledged."""
     with pytest.raises(RecordError, match="runs of 0 records"):
         RecordBatch(b"", b"T", [])
 
@@ -345,7 +345,7 @@ def test_another_topic_is_refused_also_when_longer_than_the_record() -> None:
 
 @given(st.data())
 def test_a_damaged_batch_is_refused_or_unchanged_in_what_counts(data: st.DataObject) -> None:
-    """One byte replaced anywhere never crashes, and never passes with another body or topic."""
+    """A batch with one replaced byte is refused, or has the same bodies and topic."""
     buffer = batch_bytes()
     position = data.draw(st.integers(0, len(buffer) - 1))
     buffer[position] = data.draw(st.integers(0, 255))
@@ -399,7 +399,7 @@ FIELDS = sorted(name for name, kind in vars(Record).items() if isinstance(kind, 
 
 @given(st.binary(min_size=RECORD_OVERHEAD_BYTES, max_size=200), st.integers(0, 255))
 def test_a_field_of_a_record_of_any_bytes_is_a_value_or_an_error(noise: bytes, flags: int) -> None:
-    """Its size and magic are right, and nothing else need be: no other error than RecordError."""
+    """Reading a field of any bytes with a right size and magic gives a value or a RecordError."""
     data = bytearray(noise)
     SIZE_AND_MAGIC.pack_into(data, 0, len(data), MAGIC)
     data[SYS_FLAG_LOW_BYTE_AT] = flags
@@ -415,7 +415,7 @@ def test_a_field_of_a_record_of_any_bytes_is_a_value_or_an_error(noise: bytes, f
 
 
 def test_python_runs_for_each_record_of_a_batch_only_to_compare_its_checksum() -> None:
-    """In some 27 instructions. Placing five hundred records takes as many as placing five."""
+    """Checking takes some 27 instructions for each record, and placing none."""
 
     def instructions(records: int) -> tuple[int, int]:
         buffer = bytearray(record(body=bytes(1024)) * records)
@@ -433,5 +433,5 @@ def test_python_runs_for_each_record_of_a_batch_only_to_compare_its_checksum() -
 
 
 def test_a_record_by_itself_needs_no_batch() -> None:
-    """Which takes fifty times as long."""
+    """A single record is parsed without a batch, which would take fifty times as long."""
     assert isinstance(parse_records(bytearray(record()), b"T", [(0, 1)]), LoneRecord)

@@ -1,4 +1,4 @@
-"""Records of one size are found at once, and just where walking finds them."""
+"""Starts of records of one size are found at once, where walking would find them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST_IPV6 = host_bytes("fe80::1", 1)
 
 
 def record(size: int, queue_id: int = 0, queue_offset: int = 0, born_host: bytes = HOST) -> bytes:
-    """A record with a body of so many bytes."""
+    """A record with a body of this size."""
     return encode_record(
         topic=b"T",
         queue_id=queue_id,
@@ -36,7 +36,7 @@ def records(*sizes: int) -> bytes:
 
 @pytest.mark.parametrize("sizes", [(), (0,), (7,), (7,) * 50, (7, 8), (7, 7, 8), (0, 92), (92, 0)])
 def test_equal_or_not_they_are_found(sizes: tuple[int, ...]) -> None:
-    """Also where the first size divides the whole by chance."""
+    """Starts are those of a walk, also if the first size divides the whole by chance."""
     data = records(*sizes)
     assert record_starts(data).tolist() == walk(data)
 
@@ -63,12 +63,12 @@ def test_any_bytes_are_judged_alike() -> None:
 
 
 def test_the_places_are_numbers_of_64_bits() -> None:
-    """They are added to positions in a log."""
+    """Starts are numbers of 64 bits, since they are added to positions in a log."""
     assert record_starts(records(1, 1)).dtype == np.int64
 
 
 def test_a_stored_batch_says_where_its_runs_are_and_what_is_in_it() -> None:
-    """As its records do one by one: of any sizes, queues and hosts."""
+    """A stored batch knows its runs as its records do, of any sizes, queues and hosts."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""A table of records says of each what `Record` says, or leaves it to that."""
+"""A table of records agrees with `Record` about each, or leaves it to that."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _fits(seen: Record) -> bool:
 
 
 def unchanged(chance: random.Random, data: bytearray) -> None:
-    """Nothing is changed."""
+    """Leave the record as it is."""
 
 
 def changed(chance: random.Random, data: bytearray) -> None:
@@ -68,7 +68,7 @@ def short(chance: random.Random, data: bytearray) -> None:
 def test_each_column_is_what_the_records_say(
     spoil: Callable[[random.Random, bytearray], None],
 ) -> None:
-    """Of any hosts, sizes and flags, and where bytes were changed or are missing."""
+    """Columns equal the records' fields, for any hosts, sizes and flags, and damaged bytes."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -112,7 +112,7 @@ def test_each_column_is_what_the_records_say(
 
 
 def test_a_column_is_of_plain_numbers_and_can_not_be_changed() -> None:
-    """It is handed out as it is kept."""
+    """Columns are plain numbers and read-only, since they are handed out as they are kept."""
     table = RecordTable(record(random.Random(1), b"x") * 3)
     assert table.queue_offsets.dtype == np.int64
     with pytest.raises(ValueError, match="read-only"):
@@ -120,7 +120,7 @@ def test_a_column_is_of_plain_numbers_and_can_not_be_changed() -> None:
 
 
 def test_what_is_no_record_makes_no_table() -> None:
-    """As `walk` says it."""
+    """Bytes behind the last record are the same error as in `walk`."""
     data = record(random.Random(1), b"x")
     with pytest.raises(RecordError, match="reaches beyond"):
         RecordTable(data + data[:50])

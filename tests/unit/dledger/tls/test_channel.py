@@ -1,6 +1,6 @@
-"""The encrypting socket: every byte, in order, in any pieces, and never more than it has told.
+"""Channel, the encrypting socket: every byte in order, in any pieces, and counted as sent late.
 
-Real sockets of the loopback, whose buffers are made small, so that each write is cut somewhere.
+Real sockets of the loopback have small buffers, so that each write is cut somewhere.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def send_all(channel: Channel, data: bytes, chance: random.Random) -> None
 
 
 async def receive(channel: Channel, count: int, chance: random.Random) -> bytes:
-    """Read so many bytes, by both ways of reading."""
+    """Read `count` bytes, by both ways of reading."""
     received = b""
     while len(received) < count:
         await channel.readable()
@@ -103,8 +103,11 @@ async def test_bytes_arrive_whole_and_in_order_in_both_directions(
 
 
 async def test_what_the_other_end_may_have_read_counts_as_sent(tmp_path: Path) -> None:
-    """But for one byte, that makes the caller come again: else a request that was served would be
-    called one that was not sent."""
+    """Bytes that the other end may have read count as sent, but for one.
+
+    The last one makes the caller come again; else a request that was served might be called not
+    sent.
+    """
     async with channels(tmp_path) as (ours, theirs):
         sent, data = 0, bytes(TLS_SENT_AT_ONCE_BYTES)
         while True:

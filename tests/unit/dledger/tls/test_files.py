@@ -1,4 +1,4 @@
-"""Files that can't be used are refused, with the file, the setting and the remedy."""
+"""TLS files that can't be used are refused, with the file, the setting and the remedy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def put(path: str, data: bytes) -> None:
 
 
 def make_anew(path: str, make: Callable[[str], object]) -> None:
-    """Something else in a file's place."""
+    """Replace a file by something else."""
     Path(path).unlink()
     make(path)
 
@@ -121,7 +121,7 @@ SPOILED: dict[str, tuple[Callable[[Files], object], str]] = {
 
 @pytest.mark.parametrize("name", SPOILED)
 def test_a_file_that_can_not_be_used_is_named(name: str, tmp_path: Path) -> None:
-    """With what is wrong with it; the text of a key is in no error."""
+    """The error names the file and its fault, and shows nothing of a key."""
     given = files(tmp_path)
     spoil, words = SPOILED[name]
     accepting_context(given, ClientAuth.REQUIRE)
@@ -138,7 +138,7 @@ def test_a_file_that_can_not_be_used_is_named(name: str, tmp_path: Path) -> None
 def test_authorities_that_are_named_are_read_whoever_needs_them(
     auth: ClientAuth, tmp_path: Path
 ) -> None:
-    """A server that asks clients for no certificate refuses a file of authorities that is none."""
+    """A wrong file of authorities is refused, also by a server that asks for no certificate."""
     given = files(tmp_path)
     put(given.authorities, b"text")
 
@@ -158,7 +158,7 @@ def test_keys_of_each_form_are_taken(form: str, password: str, tmp_path: Path) -
 
 
 def test_a_wrong_password_is_told_as_one_and_is_not_shown(tmp_path: Path) -> None:
-    """Neither it nor the right one."""
+    """A wrong password is an error that shows neither it nor the right one."""
     given = replace(files(tmp_path), password="not the word")  # noqa: S106 - of a test
     put(given.key, key_in("PKCS8", b"the word"))
 
@@ -180,7 +180,7 @@ def test_a_client_names_its_own_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("days", [-1.0, 30.0, 20_000.0])
 def test_the_dates_of_a_certificate_are_read(days: float, tmp_path: Path) -> None:
-    """In both forms of a year that certificates have, and told when they are over."""
+    """A certificate's dates are read in both forms of a year, and an expired one has a problem."""
     given = files(tmp_path, pair(days=days))
     validity = own_validity(given)
 
@@ -202,7 +202,7 @@ def test_no_bytes_stop_the_reader_of_dates(seed: int) -> None:
 
 
 def test_files_of_the_authority_are_its_users_alone(tmp_path: Path) -> None:
-    """Whatever the umask says."""
+    """Files of the test's authority are private, whatever the umask says."""
     before = os.umask(0)
     try:
         given = files(tmp_path)

@@ -1,4 +1,4 @@
-"""Certificates are taken over without a restart, and never half."""
+"""Certificates are taken over without a restart, whole or not at all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_new_pair_is_taken_over_once_both_files_are_there(tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["expired", "gone", "cut"])
 async def test_what_can_not_be_used_changes_nothing(kind: str, tmp_path: Path) -> None:
-    """Not an expired certificate, not a missing file, not half of one; the alarm is said once."""
+    """An expired certificate, a missing file and half a file change nothing, with one alarm."""
     server, folder = contexts(tmp_path / "server"), tmp_path / "server"
     with capture_logs() as logs:
         if kind == "expired":
@@ -100,7 +100,7 @@ async def test_what_can_not_be_used_changes_nothing(kind: str, tmp_path: Path) -
 async def test_what_other_members_would_refuse_is_not_taken_over(
     given: Pair, words: str, tmp_path: Path
 ) -> None:
-    """It would cut the server off from its group; what they take is, and at a start nobody asks."""
+    """A certificate that other members would refuse is not taken over; a start does not check."""
     folder = tmp_path / "server"
 
     def member(**options: str) -> ServerContexts:
@@ -144,7 +144,7 @@ async def test_authorities_overlap_while_they_roll(tmp_path: Path) -> None:
 
 
 async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(tmp_path: Path) -> None:
-    """And one that lasts is not."""
+    """A certificate that ends within days is warned of once a day."""
     soon, later = (
         contexts(tmp_path / "soon", given=pair(days=3)),
         contexts(tmp_path / "later", given=pair(days=30)),
@@ -162,7 +162,7 @@ async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(tmp_path: Pa
 async def test_a_server_that_starts_with_an_invalid_certificate_says_so(
     begins: int, words: str, tmp_path: Path
 ) -> None:
-    """It starts, as its group may need it, and members that dial it refuse it until then."""
+    """A server with an invalid certificate starts, as its group may need it, and says so."""
     moment = datetime.now(UTC) + timedelta(days=begins)
     given = authority().sign("s", ["localhost"], valid_from=moment, days=5)
     with capture_logs() as logs:

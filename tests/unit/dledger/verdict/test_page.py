@@ -1,4 +1,4 @@
-"""A verdict's page and its XML: what came from outside stays text, whatever it is."""
+"""A verdict's page and its XML, in which foreign text stays text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_no_text_becomes_markup(value: str) -> None:
 
 
 def test_hostile_text_is_shown_as_it_is_with_what_can_not_be_seen_spelled_out() -> None:
-    """Neither a tag, nor a control character, nor a mark that turns the line round."""
+    """Hostile text is shown with its tags, control and direction characters spelled out."""
     page = page_of([hostile(HOSTILE)])
 
     assert "<script" not in page
@@ -83,7 +83,7 @@ def test_hostile_text_is_shown_as_it_is_with_what_can_not_be_seen_spelled_out() 
 
 
 def test_a_violation_has_its_own_address_its_lines_bytes_and_replicas() -> None:
-    """What it takes to be believed."""
+    """A violation has its own address, and the lines, bytes and replicas that prove it."""
     page = page_of([hostile("x")])
 
     assert '<article id="p1-1">' in page
@@ -135,12 +135,12 @@ def test_what_was_not_judged_is_skipped_not_passed() -> None:
     ],
 )
 def test_the_headline_is_the_verdict(properties: list[Property], words: str) -> None:
-    """It claims no more than was judged."""
+    """The headline claims no more than was judged."""
     assert headline(properties) == words
 
 
 def test_a_dump_has_positions_hex_and_text() -> None:
-    """Sixteen bytes a line."""
+    """A dump has a position, hex and text for each sixteen bytes."""
     assert dump(bytes(range(0x30, 0x42)) + b"\n", 800).splitlines() == [
         "       800  30 31 32 33 34 35 36 37  38 39 3a 3b 3c 3d 3e 3f  0123456789:;<=>?",
         "       816  40 41 0a                                          @A.",
