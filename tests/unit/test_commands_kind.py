@@ -1,4 +1,4 @@
-"""The commands at a stranger's hands: no arguments, no Spark, a huge line, another event loop."""
+"""Commands in a newcomer's hands: no arguments, no Spark, a huge line, another event loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_run_that_could_not_be_judged_does_not_begin(tmp_path: Path) -> 
 def test_mqbroker_without_arguments_asks_for_a_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It serves nothing and makes no store; the error says how to try things out."""
+    """mqbroker without a config serves nothing, makes no store, and says how to try it out."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         mqbroker([])
@@ -60,7 +60,7 @@ def test_mqbroker_without_arguments_asks_for_a_config(
 
 
 def test_a_line_that_no_message_can_hold_is_refused_at_the_start(tmp_path: Path) -> None:
-    """One byte more than a body may have; the longest that fits is taken."""
+    """A line one byte above the largest body is refused, and the largest is taken."""
     source = tmp_path / "text"
     source.write_bytes(b"short\n" + b"x" * MESSAGE_BODY_BYTES_MAX)
     assert len(read_lines(source)) == 2
@@ -70,14 +70,14 @@ def test_a_line_that_no_message_can_hold_is_refused_at_the_start(tmp_path: Path)
 
 
 def test_a_text_that_the_disk_can_t_hold_is_refused_at_the_start(tmp_path: Path) -> None:
-    """All three replicas keep all of it."""
+    """A text that does not fit on the disk three times, once a replica, is refused."""
     demo._refuse_full_disk(tmp_path, 0)
     with pytest.raises(StorageError, match="fewer --messages"):
         demo._refuse_full_disk(tmp_path, 1 << 60)
 
 
 def test_a_ledger_under_asyncio_says_that_it_needs_trio(tmp_path: Path) -> None:
-    """Before it touches a file."""
+    """A ledger under asyncio is refused before any file is touched."""
     directory = tmp_path / "n0"
     config = LedgerConfig(
         group="g", node_id="n0", peers={"n0": ("127.0.0.1", 1)}, directory=directory

@@ -1,4 +1,4 @@
-"""Every help at several widths: paragraphs fill the terminal, and examples can be copied."""
+"""Helps at several widths: paragraphs fill the terminal, and examples can be copied."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commands() -> Iterator[tuple[App, list[str]]]:
 
 
 def paragraphs(app: App, tokens: list[str], width: int) -> list[list[str]]:
-    """What stands above the tables, without the usage."""
+    """Paragraphs above the tables, without the usage."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False)
     command = app[tokens[0]] if tokens else app
@@ -44,7 +44,7 @@ def paragraphs(app: App, tokens: list[str], width: int) -> list[list[str]]:
 
 @pytest.mark.parametrize("app", APPS, ids=lambda app: app.name[0])
 def test_a_help_shows_its_paragraphs(app: App, capsys: pytest.CaptureFixture[str]) -> None:
-    """As they are looked at below: `--help` has them between the usage and the tables."""
+    """`--help` has its paragraphs between the usage and the tables."""
     app.help_print([], console=Console(width=80, force_terminal=False))
 
     above = capsys.readouterr().out.partition("╭")[0].split("\n\n", 1)[1]
@@ -68,7 +68,7 @@ def test_no_line_of_a_help_ends_early(width: int) -> None:
 
 
 def test_an_example_of_a_help_stays_a_line() -> None:
-    """As it stands in the source, if the terminal is as wide as an editor."""
+    """An example stays on one line, as in the source, on a terminal as wide as an editor."""
     shown = 0
     for app, tokens in commands():
         source = inspect.cleandoc((app[tokens[0]] if tokens else app).help)

@@ -64,19 +64,19 @@ module, _, name = {entry!r}.partition(":")
 getattr(import_module(module), name)()
 """
 PYTHON_STARTS = "Fatal Python error: init_import_site"
-"""What an interpreter says, with status 1, that is interrupted before it has a frame of Python."""
+"""An interpreter's words, with status 1, if it is interrupted before its first frame."""
 OURS = {"dledger", "mqbroker", "mqchaos", "mqclient", "mqnamesrv", "mqspark"}
 OF_THE_START = re.compile(r"/(__init__|__main__|entry|entering|version)\.py$")
 
 
 def as_in_the_foreground() -> None:
-    """In a child: a shell's background job ignores SIGINT."""
+    """Heed SIGINT in a child, as a shell's background job does not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values())
 def test_a_command_sees_to_ctrl_c_before_it_imports_what_takes_time(entry: str) -> None:
-    """Up to then it imports its own packages alone, which import nothing either."""
+    """A command imports only its own packages before it sees to Ctrl-C."""
     program = BEFORE.format(entry=entry)
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
@@ -87,7 +87,7 @@ def test_a_command_sees_to_ctrl_c_before_it_imports_what_takes_time(entry: str) 
 
 
 def test_ctrl_c_at_any_moment_of_a_start() -> None:
-    """Where Python's own start is over, the status is 130, or the command was done before."""
+    """Ctrl-C after Python's own start gives status 130, unless the command is done."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -130,6 +130,6 @@ def test_ctrl_c_ends_a_command_that_still_imports(name: str, entry: str) -> None
 
 
 def test_the_commands_begin_where_their_imports_can_be_interrupted() -> None:
-    """These are the installed commands, all of them."""
+    """The installed commands are those of this test."""
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert tomllib.loads(text)["project"]["scripts"] == ENTRIES

@@ -1,4 +1,4 @@
-"""What the harness says of a group whose topic was administered, and of keys that moved."""
+"""The harness's judgement of a group whose topic was administered, and of keys that moved."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def judged(events: Sequence[Event]) -> list[str]:
 def test_a_message_of_the_last_life_must_be_given_and_those_before_may_have_gone_with_theirs() -> (
     None
 ):
-    """By its name: the offsets of a life are those of the one before."""
+    """Messages of the last life must be given, by their names; offsets begin anew in each life."""
     before, after = message("x0", 0, 1), message("y0", 0, 12, 13)
     assert judged([*before, deleted(9, 10), *after]) == []
     lost = message("y1", 1, 13)
@@ -73,7 +73,7 @@ def test_a_message_of_the_last_life_must_be_given_and_those_before_may_have_gone
 
 
 def test_what_was_sent_before_a_deletion_was_answered_may_be_of_either_life() -> None:
-    """Nobody can tell, so nobody is blamed."""
+    """A message sent before a deletion was answered may be of either life, and accuses nobody."""
     assert judged([*message("x0", 0, 9.5), deleted(9, 10)]) == []
 
 
@@ -97,14 +97,14 @@ def test_a_reset_is_followed_by_members_that_run(
 
 
 def test_a_reset_to_where_the_group_is_takes_it_nowhere() -> None:
-    """Nor does one of a life in which it has not been further."""
+    """A reset is no step back in a life in which the group has not been further."""
     events = message("x3", 3, 1, 2)
     assert judged([*events, passed(15, 3), reset(20, 3)]) == []
     assert judged([*events, passed(5, 8), deleted(9, 10), passed(15, 3), reset(20, 3)]) == []
 
 
 def test_a_key_that_goes_to_two_queues_is_named_with_both() -> None:
-    """Of one broker group or of several."""
+    """A key in two queues, of one broker group or of several, is named with both."""
     stays = [*message("x0", 0, 1), *message("x1", 1, 2)]
     assert against_moving(keys_in(stays)) == []
     moves = message("x2", 0, 3, broker="b", queue=1)

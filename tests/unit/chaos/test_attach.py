@@ -1,4 +1,4 @@
-"""Clusters of others: the hooks file, what hooks may do, and the judge that only reads back."""
+"""Attached clusters: the hooks file, the running of hooks, and the judge of what is read back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hooks_file(text: str | bytes, tmp_path: Path) -> Path:
 
 
 def test_a_hooks_file_names_nodes_and_commands(tmp_path: Path) -> None:
-    """Faults are those that all nodes have; an address leads to its node."""
+    """A hooks file has addresses that lead to nodes; its faults are those that all nodes have."""
     second = '[nodes.n1]\naddress = "h:2"\nfaults.kill.inject = "a"\nfaults.kill.heal = "b"\n'
     pause = 'faults.pause = { inject = "p", heal = "q", timeout_s = 5 }\n'
 
@@ -77,7 +77,7 @@ def test_a_hooks_file_names_nodes_and_commands(tmp_path: Path) -> None:
 def test_a_bad_hooks_file_is_refused_by_the_field(
     text: str | bytes, says: str, tmp_path: Path
 ) -> None:
-    """Before anything is hurt."""
+    """A wrong hooks file is refused with the field and the path before any fault."""
     path = hooks_file(text, tmp_path)
     with pytest.raises(ConfigError) as refused:
         read_hooks(path)
@@ -86,7 +86,7 @@ def test_a_bad_hooks_file_is_refused_by_the_field(
 
 
 def test_a_hooks_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
-    """As is a folder."""
+    """A missing hooks file, or a folder in its place, is refused."""
     with pytest.raises(ConfigError, match="No such file"):
         read_hooks(tmp_path / "none")
     with pytest.raises(ConfigError, match="Is a directory"):
@@ -94,7 +94,10 @@ def test_a_hooks_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None
 
 
 async def test_a_hook_that_fails_or_hangs_ends_the_run(tmp_path: Path) -> None:
-    """With its name, its words and what it printed. One that starts a server does not hang."""
+    """A hook that fails or hangs ends the run with its name, words and output.
+
+    One that starts a server does not hang.
+    """
     log = tmp_path / "log"
     with pytest.raises(ClusterError, match=r"(?s)f ended with status 3: echo no.*\| no"):
         await run_hook("echo no; exit 3", 10, "f", log)
@@ -133,7 +136,7 @@ def found(events: Sequence[Event]) -> set[tuple[int, str, str | None]]:
 
 
 def test_a_good_run_is_read_back_whole() -> None:
-    """Also with deliveries that come again, a group that begins late, and a send without answer."""
+    """A run may have repeated deliveries, a group that begins late, and an unanswered send."""
     events = [*good(4), deliver("m1", 1), deliver("m2", 2), deliver("m3", 3, group="h")]
     events += [send("?"), deliver("?", 4), Fail(4, "p", "no", True, "x")]
 

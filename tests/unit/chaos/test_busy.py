@@ -1,4 +1,4 @@
-"""A busy machine's other processes: they want a processor, and end with the run."""
+"""Neighbour processes make a machine busy, and end with the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TICKS = 10
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """What other processes do is looked for. Raises TimeoutError."""
+    """Wait until a condition of other processes holds, or raise TimeoutError."""
     until = time.monotonic() + WAIT_S
     while not holds():
         if time.monotonic() > until:
@@ -36,7 +36,7 @@ def used_ticks(process: Process) -> int:
 
 
 def test_neighbours_use_a_processor_until_the_run_is_over() -> None:
-    """Each of them, all the time."""
+    """Each neighbour uses a processor until the run is over."""
     with busy_machine(2) as pids:
         neighbours = [Process.of(pid) for pid in pids]
         assert len(neighbours) == 2
@@ -47,7 +47,7 @@ def test_neighbours_use_a_processor_until_the_run_is_over() -> None:
 
 
 def test_neighbours_end_when_the_run_fails() -> None:
-    """Whatever it fails of."""
+    """Neighbours end with any exception of the run."""
     with suppress(KeyError), busy_machine(1) as pids:
         neighbour = Process.of(pids[0])
         raise KeyError
@@ -56,7 +56,7 @@ def test_neighbours_end_when_the_run_fails() -> None:
 
 
 def test_neighbours_end_when_the_harness_is_killed() -> None:
-    """Though nobody tells them."""
+    """Neighbours end by themselves when the harness is killed."""
     code = (
         "import time; from mqchaos.cluster.busy import busy_machine\n"
         "with busy_machine(1) as pids: print(pids[0], flush=True); time.sleep(60)"
@@ -79,7 +79,7 @@ def test_bounds_grow_as_cores_are_shared(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_quiet_machine_has_none() -> None:
-    """Which is what a plan says unless it is told otherwise."""
+    """A plan has no neighbours by default."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = children.read_text()
     with busy_machine(0) as pids:

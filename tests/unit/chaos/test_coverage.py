@@ -1,4 +1,4 @@
-"""Many runs added up: what was met by what, where the holes are, and what is no soak's file."""
+"""Coverage of many runs: faults by workloads and properties, holes, and files that are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tables(text: str) -> list[dict[str, dict[str, str]]]:
 
 
 def test_every_fault_workload_and_property_has_its_place() -> None:
-    """Also of no run at all: then each cell is a hole that shows."""
+    """Each cell exists, also without any run: then it is a hole that shows."""
     times, by_fault, by_workload = tables(added())
     numbers = [str(number) for number in NUMBERS]
 
@@ -85,7 +85,7 @@ def test_runs_are_added_up() -> None:
 
 
 def test_a_violation_stands_out() -> None:
-    """In its cells, and with what was told; text from a run is text on the page."""
+    """A violation stands out in its cells and is told; text of a run is escaped."""
     text = added(GOOD, BAD)
     _, by_fault, by_workload = tables(text)
 
@@ -154,7 +154,7 @@ def line_with(**fields: object) -> bytes:
 def test_what_is_no_line_of_a_soak_is_refused(
     line: bytes, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the file, the line and the field, in one short line, and a status of its own."""
+    """A wrong line of a soak is refused with the file, the line and the field."""
     path = tmp_path / "soak.jsonl"
     path.write_bytes(line_with() + line)
 
@@ -179,7 +179,7 @@ def test_a_file_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_page_is_renewed_between_its_marks(tmp_path: Path) -> None:
-    """What stands around them stays; a page without them is not touched."""
+    """The text around the marks stays, and a page without marks is not touched."""
     page, other = tmp_path / "page.md", tmp_path / "other.md"
     page.write_text(f"before\n{BEGIN}old\n{END}after\n")
     other.write_text(f"{END}{BEGIN}")

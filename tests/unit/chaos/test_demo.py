@@ -1,4 +1,4 @@
-"""The demo's own decisions: its pace, and what it keeps of a run that failed."""
+"""The demo's own decisions: its rate, and what it keeps of a failed run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_pace_leaves_time_for_the_kills(messages: int, rate_per_s: float) ->
 def test_a_slow_machine_is_not_taken_for_a_lost_message(
     nothing_lost: bool, in_time: bool, said: str
 ) -> None:
-    """Both end with status 1; the last line tells them apart."""
+    """The last line tells a slow machine from a lost message, though both have status 1."""
     report = Report(
         holds=nothing_lost and in_time,
         scenario="main-job",

@@ -1,4 +1,4 @@
-"""Which plans want clocks of whole processes, and who can't have them."""
+"""Plans that move clocks of whole processes, and machines that can't."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
 
 
 def test_a_plan_says_which_clocks_it_moves() -> None:
-    """And so does the command that draws it again."""
+    """A plan says which clocks it moves, and its command does, too."""
     for planned in (
         planned_of(SCENARIOS["clock-jumps"], 1, 3, made=Made(clocks=True)),
         random_plan(1, 10.0, made=Made(clocks=True)),
@@ -28,7 +28,7 @@ def test_a_plan_says_which_clocks_it_moves() -> None:
 
 
 def test_without_the_library_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the package that has it, before anything starts."""
+    """A missing library is an error with its package, before anything starts."""
     monkeypatch.setattr(faked_clock, "library", lambda: None)
     why = faked_clock.no_faked_clocks.__wrapped__()
     assert why == "libfaketime is not installed (Debian: faketime)"

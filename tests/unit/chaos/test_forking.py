@@ -1,4 +1,4 @@
-"""Programs that fork: the harness's own, and what it would see of children with one identity."""
+"""Programs that fork: the harness's own, and findings about children with one identity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ sys.exit(task.client in sys.argv[2:])
 
 
 def task_of(folder: Path, namesrv_addr: str, client: str = "p") -> Produce:
-    """What the children of a program are told."""
+    """The task of a program with children."""
     lines = folder / "lines"
     lines.write_text("equal")
     where = (client, namesrv_addr, "T", str(folder / f"{client}.jsonl"))

@@ -37,7 +37,7 @@ def test_a_seed_names_one_plan(seed: int, count: int, kind: Kind) -> None:
 
 
 def test_two_seeds_make_two_plans() -> None:
-    """Seeds explore different timings."""
+    """Two seeds make plans of different timings."""
     assert plan_of(1, 5) != plan_of(2, 5)
 
 

@@ -1,4 +1,4 @@
-"""What the harness says of what a group was given in its ordinary life, and what it excuses."""
+"""The harness's judgement of the messages that a group got in ordinary life, with its excuses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def deploying(events: Sequence[Event]) -> list[str]:
 
 
 def test_a_group_that_was_given_each_message_once_is_as_it_should_be() -> None:
-    """In any order, whatever other groups were given, and what waits elsewhere is none of it."""
+    """A group may get its messages in any order; other groups' and waiting ones don't count."""
     events = [ack(0), ack(1), ack(0, 1), ack(7, 9, waiting=True), deliver(0, group="other")]
     events += [deliver(1), deliver(0), deliver(0, 1)]
     assert deploying(events) == []
@@ -53,7 +53,7 @@ def test_a_group_that_was_given_each_message_once_is_as_it_should_be() -> None:
 
 
 def test_a_message_that_nobody_was_given_is_missing_though_those_behind_it_came() -> None:
-    """The first ones of a queue, too, which the audit takes for those from before the group."""
+    """A message that nobody got is missing, also if it is a queue's first one."""
     events = [ack(0), ack(1), ack(2), deliver(2)]
     assert deploying(events) == [
         "2 messages were never given to the group: T/a/0/0, T/a/0/1",
@@ -61,7 +61,7 @@ def test_a_message_that_nobody_was_given_is_missing_though_those_behind_it_came(
 
 
 def test_only_the_queues_that_are_younger_than_the_group_are_asked_about() -> None:
-    """What was sent to others before it began is not its own."""
+    """Messages before the group's beginning are not its own, but for queues younger than it."""
     events = [ack(0), ack(0, 8), ack(1, 8), deliver(1, 8)]
     found = given(events, "G", 8)
     assert found.acknowledged == 2
@@ -76,7 +76,7 @@ def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one() -> None:
 
 
 def test_a_place_that_two_sends_were_told_is_a_fault() -> None:
-    """One of the two messages is in no log, whoever sent them; other places are no matter."""
+    """Two sends that were told one place are a fault: one of the messages is in no log."""
     events = [ack(0), ack(1), ack(0, 1), ack(1), ack(0, 9, waiting=True), ack(0, 9, waiting=True)]
     assert shared(events, "G").acknowledged == 3
     assert against_sharing(shared(events[:3], "G"), WAIT_S) == []
@@ -89,7 +89,7 @@ def test_a_place_that_two_sends_were_told_is_a_fault() -> None:
 def test_a_queue_of_two_members_is_a_fault_once_they_have_heard_of_each_other(
     *, leaves: bool
 ) -> None:
-    """For a moment both may have it, when one joins; members of other groups don't count."""
+    """Two members may read a queue for a moment, until they have heard of each other."""
 
     def holds(client: str, at_s: int, *queues: int, group: str = "G") -> Rebalance:
         return Rebalance(at_s * NS_PER_S, client, group, "T", [("a", queue) for queue in queues])
@@ -102,7 +102,7 @@ def test_a_queue_of_two_members_is_a_fault_once_they_have_heard_of_each_other(
 
 
 def test_members_read_and_are_away_at_the_same_moments() -> None:
-    """Whoever asks is told for how long it may stay; 0 while it is to be away."""
+    """Members read and pause at the same moments of a round, and 0 means to pause."""
     for round_s in (0.0, 1000 * AWAY_ROUND_S):
         assert stay_s(round_s) == READING_S
         assert stay_s(round_s + READING_S / 2) == READING_S / 2
@@ -113,7 +113,7 @@ def test_members_read_and_are_away_at_the_same_moments() -> None:
 async def test_a_member_that_is_told_to_stop_finishes_what_it_has_and_its_successor_goes_on(
     members: int, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """One after the other, in the middle of messages that take a while: each is given once."""
+    """A member that is told to stop finishes its messages, and its successor gets the others."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         for number in range(200):
             await producer.send(Message("T", b"x", unique_key=f"k{number}"))

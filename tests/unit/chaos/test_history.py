@@ -1,4 +1,4 @@
-"""A history is what was written, in order, in one line an event."""
+"""A history has its events in the order of writing, one to a line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EVENTS: list[Event] = [
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
-    """What the reader yields equals what the writer was given."""
+    """Events that are read equal those that were written."""
     with HistoryWriter(tmp_path / "a.jsonl") as history:
         for event in EVENTS:
             history.write(event)

@@ -1,4 +1,4 @@
-"""What the kernel is told: one table of nftables for each fault, one tree of tc for each port."""
+"""Commands for the kernel: a table of nftables for each fault, a tree of tc for each port."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FORTH = ("one", "two")
 
 
 def rules_of(rule: Rule) -> list[str]:
-    """What happens to packets from one to two."""
+    """Rules for packets from one to two."""
     lines = table_added("it", [FORTH], rule, PLUGS)
     start = "add rule netdev it port-1 ip daddr 10.77.0.2 "
     return [line.removeprefix(start) for line in lines if line.startswith(start)]
 
 
 def test_a_fault_is_a_table_at_the_senders_port() -> None:
-    """It names the receiver, and goes with all that is in it."""
+    """A fault is a table at the sender's port that names the receiver, and is removed whole."""
     assert table_added("it", [FORTH], CUT, PLUGS)[:2] == [
         "add table netdev it",
         'add chain netdev it port-1 { type filter hook ingress device "port-1" priority 0; '
@@ -56,7 +56,7 @@ def test_a_fault_is_a_table_at_the_senders_port() -> None:
     ],
 )
 def test_each_rule_has_its_words_and_a_counter(rule: Rule, words: list[str]) -> None:
-    """What only waits is counted, so that one can see that somebody came by."""
+    """A rule has its words; one that only delays has a counter, which shows that packets came."""
     assert rules_of(rule) == words
 
 
@@ -74,7 +74,7 @@ def test_what_rules_have_met_is_summed_up_by_fault() -> None:
 
 
 def test_packets_wait_at_the_receivers_port() -> None:
-    """In a class for each sender, as wide as its link; others pass by."""
+    """Packets wait at the receiver's port, in a class for each sender with its link's rate."""
     assert shaped({FORTH: Rule(bytes_per_s=1e6)}, PLUGS) == {
         "port-2": [
             "qdisc add dev port-2 root handle 1: htb default 0",
@@ -87,7 +87,7 @@ def test_packets_wait_at_the_receivers_port() -> None:
 
 
 def test_late_packets_wait_in_netem() -> None:
-    """Its delay is the middle of ours; who overtakes is a share."""
+    """Late packets wait in netem, around the middle of our delay; a share overtakes."""
     rule = Rule(delay_s=0.02, jitter_s=0.02, hasty=0.25)
     (netem,) = [line for line in shaped({FORTH: rule}, PLUGS)["port-2"] if "netem" in line]
     assert netem.endswith("netem limit 100000 delay 30.000ms 10.000ms reorder 25.000%")
@@ -101,7 +101,7 @@ def test_what_nftables_does_needs_no_queue(rule: Rule) -> None:
 
 
 def test_two_faults_of_packets_are_both_in_force() -> None:
-    """The worse of each."""
+    """Two faults of packets together are the worse of each."""
     both = combined([Rule(doubled=0.1, hasty=0.2), Rule(doubled=0.3, garbled=0.4)])
     assert both == Rule(doubled=0.3, hasty=0.2, garbled=0.4)
     assert both.of_packets
@@ -109,7 +109,7 @@ def test_two_faults_of_packets_are_both_in_force() -> None:
 
 
 def test_each_server_has_an_address_of_its_own(tmp_path: Path) -> None:
-    """It binds to that one, and all are told the same one."""
+    """A server binds to an address of its own, and all others are told the same one."""
     layout = plan(range(5000, 5100), nodes=3, namesrvs=2, namespaces=True)
     hosts = {server.name: server.host for server in layout.servers}
     assert len({*hosts.values(), host_in_namespace(), host_in_namespace(254)}) == 7
@@ -128,7 +128,7 @@ def test_each_server_has_an_address_of_its_own(tmp_path: Path) -> None:
 def test_a_plan_that_needs_what_the_machine_lacks_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what is missing, before anything starts; nothing is left out of a named scenario."""
+    """A plan that the machine can't run is refused with what is missing, before any start."""
     late = planned_of(SCENARIOS["late-packets"], 1, 2, made=Made(namespaces=True))
     monkeypatch.setattr(machine, "kernel_lacks", lambda rule: "no netem in this kernel")
     monkeypatch.setattr(again, "no_namespaces", lambda: None)
@@ -141,13 +141,13 @@ def test_a_plan_that_needs_what_the_machine_lacks_is_not_run(
 
 
 def test_a_proxy_is_not_asked_for_packets(tmp_path: Path) -> None:
-    """They would never be; the message says what may."""
+    """A proxy can't hurt packets, so a plan with that is refused."""
     with pytest.raises(ConfigError, match="doubled is not available here: the proxy forwards"):
         again.order_of(planned_of(SCENARIOS["bad-packets"], 1, 2), tmp_path / "run")
 
 
 def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any tool is tried."""
+    """A user that is not root is told so before any tool is tried."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert needs.no_namespaces.__wrapped__() == "only root may make network namespaces"
 

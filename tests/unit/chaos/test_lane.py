@@ -15,12 +15,12 @@ from mqchaos.network.rules import CUT, PLAIN, Rule
 
 
 def lane(draw: float = 0.0) -> Lane:
-    """One whose draws are all this share of their interval."""
+    """A lane whose draws are all at this share of their interval."""
     return Lane(lambda low, high: low + draw * (high - low))
 
 
 def read(lane: Lane, now: float, rule: Rule = PLAIN, most: int = 1 << 30) -> bytes:
-    """Write all that is due, so many bytes at a time at most."""
+    """Write all that is due, at most `most` bytes at a time."""
     written = bytearray()
     while not lane.over and (chunk := lane.due(now, rule)) is not None:
         part = bytes(chunk[:most])
@@ -30,7 +30,7 @@ def read(lane: Lane, now: float, rule: Rule = PLAIN, most: int = 1 << 30) -> byt
 
 
 def test_without_a_rule_bytes_go_on_at_once() -> None:
-    """In order, and the end after them."""
+    """Bytes without a rule go on at once in order, with the end after them."""
     it = lane()
     it.take(1.0, PLAIN, b"ab")
     it.take(1.0, PLAIN, b"c")
@@ -41,7 +41,7 @@ def test_without_a_rule_bytes_go_on_at_once() -> None:
 
 
 def test_a_cut_holds_what_was_read_before_it_and_the_end_too() -> None:
-    """And lets all of it through afterwards, late."""
+    """A cut holds earlier bytes and the end, too, and lets all through afterwards."""
     it = lane()
     it.take(1.0, PLAIN, b"before")
     it.take(1.1, CUT, b"behind")
@@ -55,7 +55,7 @@ def test_a_cut_holds_what_was_read_before_it_and_the_end_too() -> None:
 
 
 def test_a_delay_is_kept_by_the_moment() -> None:
-    """Not a moment earlier, and the shell is told when to wake."""
+    """A delay is kept to the moment, and the lane says when to wake."""
     slow = Rule(delay_s=0.5, jitter_s=0.2)
     it = lane(draw=0.5)
     it.take(1.0, slow, b"x")
@@ -66,7 +66,7 @@ def test_a_delay_is_kept_by_the_moment() -> None:
 
 
 def test_what_comes_after_a_rule_does_not_overtake() -> None:
-    """Bytes that were sent over the fast link wait behind those of the slow one."""
+    """Bytes over a fast link wait behind those of a slow one before them."""
     it = lane()
     it.take(1.0, Rule(delay_s=1.0), b"slow")
     it.take(1.1, PLAIN, b"fast")
@@ -88,7 +88,7 @@ def test_a_narrow_line_takes_its_time() -> None:
 
 
 def test_a_loss_is_a_wait_that_doubles_and_ends() -> None:
-    """What is always lost is through after the last retransmission."""
+    """A loss doubles its wait, and ends with the last retransmission."""
     lossy = Rule(loss=1.0)
     it = lane()
     it.take(0.0, lossy, b"x")
@@ -111,7 +111,7 @@ def test_a_lane_is_bounded() -> None:
 
 
 def test_a_sink_that_is_gone_takes_nothing_more() -> None:
-    """What waited is dropped, and the lane is over."""
+    """A lane whose sink is gone drops what waited, and is over."""
     it = lane()
     it.take(0.0, PLAIN, b"x")
     it.drop()

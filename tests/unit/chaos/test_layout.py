@@ -12,7 +12,7 @@ from mqchaos.cluster.layout import broker_toml, namesrv_toml, plan, ports_needed
 
 
 def test_every_server_has_ports_of_its_own() -> None:
-    """No port is given twice, whatever the size."""
+    """Ports are each given once, whatever the size."""
     needed = ports_needed(nodes=3, groups=2, namesrvs=2)
     layout = plan(range(5000, 5000 + needed), nodes=3, groups=2, namesrvs=2)
 
@@ -23,7 +23,7 @@ def test_every_server_has_ports_of_its_own() -> None:
 
 
 def test_groups_and_nodes_are_named_in_order() -> None:
-    """The names are those that RocketMQ's examples use."""
+    """Names are those of RocketMQ's examples."""
     layout = plan(range(5000, 5009), nodes=2, groups=2)
 
     assert layout.brokers == ("broker-a", "broker-b")

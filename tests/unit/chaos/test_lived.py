@@ -1,8 +1,7 @@
-"""A topic and a group are administered while clients send and read, on virtual time, and judged.
+"""Administration of a topic and a group while clients send and read, on virtual time, judged.
 
-The short form of runs with real processes. What harness and audit say of such a run is asked of
-the whole of it: of its history, and of the log that the broker has left. Each rule has something
-that a broker did not obey, and that it must find.
+The short form of runs with real processes. Harness and audit judge the whole run: its history, and
+the log that the broker has left. Each rule has a fault of a broker that it must find.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ TOPIC, GROUP, QUEUES = "T", "G", 2
 RATE_PER_S = 10.0
 LIVED_S = 18.0
 ENDS_S = 6.0
-"""After the last change, until all was given."""
+"""Time after the last change, until all was given."""
 
 
 class Clock:
@@ -52,22 +51,22 @@ class Clock:
         self._last = 0
 
     def monotonic_ns(self) -> int:
-        """No two looks tell the same."""
+        """The virtual time in nanoseconds, different at each look."""
         self._last = max(self._last + 1, int(trio.current_time() * NS_PER_S))
         return self._last
 
     def monotonic(self) -> float:
-        """In seconds."""
+        """The virtual time in seconds."""
         return trio.current_time()
 
     def time(self) -> float:
-        """The servers' clock."""
+        """The servers' clock in seconds."""
         return unix_ms() / 1000
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """By which the clients and tools of a run note what happens."""
+    """Virtual time for the notes of a run's clients and tools."""
     clock = Clock()
     for module in (noting, popping, producing, tools, work):
         monkeypatch.setattr(module, "time", clock)
@@ -75,7 +74,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Life:
-    """A cluster whose clients work as those of a run with this workload."""
+    """A cluster whose clients work as in a run with this workload."""
 
     def __init__(self, name: str, cluster: LocalCluster, folder: Path, clock: Clock) -> None:
         self.workload = WORKLOADS[name]
@@ -126,7 +125,7 @@ class Life:
             await (PopWork if task.members else ConsumerWork)(task, history).run(self._stop)
 
     async def _administer(self, seed: int, stop: trio.Event) -> None:
-        """As an operator's tools; that some of them never end by themselves is the run's matter."""
+        """Administer as an operator's tools do, some of which the run must end."""
         layout = SimpleNamespace(
             brokers=self._cluster.groups, namesrv_addr_for=lambda _: self._cluster.namesrv_addr
         )
@@ -156,7 +155,7 @@ class Life:
 
 
 async def lived(name: str, seed: int, folder: Path, clock: Clock) -> tuple[list[str], set[Any]]:
-    """What the harness and the audit say of a run."""
+    """Findings of the harness and of the audit about a run."""
     history = folder / "history"
     history.mkdir()
     async with local_cluster(replicas=1) as cluster:
@@ -190,7 +189,7 @@ async def lived(name: str, seed: int, folder: Path, clock: Clock) -> tuple[list[
 async def test_what_is_administered_is_obeyed_and_nothing_is_lost(
     autojump_clock: MockClock, clock: Clock, tmp_path: Path, name: str
 ) -> None:
-    """Neither the harness nor the audit finds anything."""
+    """Neither the harness nor the audit finds a fault in an administered run."""
     assert await lived(name, 1, tmp_path, clock) == ([], set())
 
 

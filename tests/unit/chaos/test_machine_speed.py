@@ -1,4 +1,4 @@
-"""How fast the machine of a run is: what stretches the bounds on pauses."""
+"""Speed of a run's machine, which stretches the bounds on pauses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqchaos.run.machine_speed import MachineSpeed, work_s
 
 
 def paced(*times: float) -> MachineSpeed:
-    """A machine whose looks took so many times as long as they should."""
+    """A machine whose looks took `times` as long as they should."""
     looked = MachineSpeed()
     looked.looks = [each * LOOK_WORK_S for each in times]
     return looked
@@ -41,7 +41,7 @@ def test_the_bounds_grow_with_the_work_and_only_so_far(
 async def test_the_machine_is_looked_at_until_the_run_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Again and again."""
+    """The machine is measured again and again, until the run is over."""
     monkeypatch.setattr(machine_speed, "LOOK_EVERY_S", 0.001)
     looking = MachineSpeed()
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""What is read off a history: gaps, series, and who was what."""
+"""Figures of a history: gaps, series, and each node's role over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def send(at_s: float, name: str = "id") -> Send:
 def gaps_of(
     acked: list[float], faults: list[Mark], end_s: float = 10.0, *, waiting: bool = False
 ) -> list[Gap]:
-    """As a reader of a history finds them: all in the order of time."""
+    """Gaps that a reader of a history finds, with all events in the order of time."""
     pauses = Pauses()
     moments = [(fault.at_s, 0, fault) for fault in faults if fault.what in KINDS]
     for at_s, _, fault in sorted([*moments, *((at_s, -1, None) for at_s in acked)], key=order):
@@ -59,7 +59,7 @@ def test_the_gap_of_a_kill_is_the_longest_pause_that_ends_after_it() -> None:
 
 
 def test_a_pause_at_the_return_of_a_node_counts_for_its_kill() -> None:
-    """What a node's return costs is part of the price of its loss."""
+    """A pause at a node's return counts for its kill, as part of that loss."""
     (gap,) = gaps_of(
         [1.0, 2.1, 2.2, 4.2, 4.3],
         [Mark(2.0, "kill", "n0"), Mark(3.0, "restart", "n0")],
@@ -90,7 +90,7 @@ def test_sends_that_never_resume_are_a_gap_until_the_end() -> None:
 
 
 def test_a_kill_after_the_last_send_is_no_gap() -> None:
-    """Everything was acknowledged; nobody waits while the rest of the run comes to its end."""
+    """A kill after the last acknowledged send makes no gap: no client waits."""
     events = [send(1.0), ack(1.5), Fault(2 * S, "kill", "b", "n0"), Lead(9 * S, "b", "n1", 2)]
 
     assert [gap.length_s for gap in timeline(events).gaps] == [0.0]
@@ -130,7 +130,7 @@ def test_a_latency_is_from_a_send_to_its_own_acknowledgement() -> None:
 
 
 def test_quantiles_of_nothing_are_none() -> None:
-    """No number is made up; any latency has a bin."""
+    """Quantiles of no samples are None; any latency has a bin."""
     odd = Latencies()
     for seconds in (-1.0, 0.0, 1e9):
         odd.add(seconds)
@@ -140,7 +140,7 @@ def test_quantiles_of_nothing_are_none() -> None:
 
 
 def test_a_failover_is_from_the_leaders_fault_to_the_next_leader() -> None:
-    """What hurts a follower is none, nor what no new leader follows."""
+    """A failover is from a leader's fault to the next leader; followers' faults are none."""
     found = Timeline(
         leads=[Mark(0.5, "lead", "n0", 1), Mark(2.2, "lead", "n1", 2)],
         faults=[
@@ -173,7 +173,7 @@ def test_a_node_leads_until_it_is_killed_or_another_leads() -> None:
 
 
 def test_a_fault_of_several_nodes_has_one_gap() -> None:
-    """What is felt of a majority's death is felt once."""
+    """A fault of several nodes has one gap with all their names."""
     killed = [Mark(2.0, "kill-majority", node) for node in ("n0", "n2")]
 
     (gap,) = gaps_of([1.0, 1.9, 4.5], killed)
@@ -195,7 +195,7 @@ def test_a_node_stays_what_it_is_at_a_fault_that_takes_nothing_from_it() -> None
     "kind", [kind for kind in KINDS.values() if kind.state], ids=lambda kind: kind.name
 )
 def test_a_node_is_what_its_fault_makes_of_it(kind: Kind) -> None:
-    """From the fault to its end, whatever the kind; a word that nobody knows ends nothing."""
+    """A node has its fault's state until the end of that fault; unknown words end nothing."""
     found = Timeline(
         faults=[Mark(1.0, kind.name, "n0"), Mark(3.0, kind.undone, "n0"), Mark(4.0, "?", "n0")],
         end_s=5.0,

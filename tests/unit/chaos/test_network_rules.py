@@ -1,4 +1,4 @@
-"""Partitions as data: whom each shape separates, and what a group can still do then."""
+"""Partitions as data: which nodes each shape separates, and which groups can still work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heard(layout: Layout, cut: frozenset[tuple[str, str]]) -> set[tuple[int, int
 
 
 def test_a_side_does_not_hear_the_other() -> None:
-    """Within each side all is well, and the other group knows nothing of it."""
+    """A side hears itself alone, and the other broker group is untouched."""
     cut = rules.from_peers(FIVE, names(0, 3))
 
     assert heard(FIVE, cut) == {(0, 3), (1, 2), (1, 4), (2, 4)}
@@ -45,7 +45,7 @@ def test_a_side_does_not_hear_the_other() -> None:
 
 
 def test_an_island_is_alone() -> None:
-    """No peer, no client, no name server, in either direction."""
+    """An island hears no peer, no client and no name server, in either direction."""
     cut = rules.from_everybody(THREE, names(1))
     others = names(0, 2) | {CLIENTS, "namesrv-0", "namesrv-1"}
 
@@ -63,7 +63,7 @@ def test_a_bridge_is_heard_by_both_sides() -> None:
 
 
 def test_a_ring_leaves_two_neighbours_each() -> None:
-    """Of five, which is a majority with oneself, though no two see the same one."""
+    """In a ring of five each node hears two neighbours, a majority, though no two hear the same."""
     cut = rules.ring(FIVE, names(0, 1, 2, 3, 4))
 
     assert heard(FIVE, cut) == {(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)}
@@ -71,7 +71,7 @@ def test_a_ring_leaves_two_neighbours_each() -> None:
 
 
 def test_one_way_is_one_way() -> None:
-    """Who is not heard hears, and the reverse."""
+    """A node that is unheard still hears, and the reverse."""
     mute, deaf = rules.unheard(THREE, names(2)), rules.unhearing(THREE, names(2))
 
     assert mute == {("broker-a-n2", name) for name in names(0, 1)}
@@ -109,7 +109,7 @@ some_rules = st.builds(
 
 @given(st.lists(some_rules, max_size=4))
 def test_several_faults_on_a_link_are_no_milder_than_each(some: list[Rule]) -> None:
-    """In whatever order they came."""
+    """Combined faults of a link are at least as bad as each, in any order."""
     both = combined(some)
 
     assert both == combined(some[::-1])

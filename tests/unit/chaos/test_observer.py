@@ -1,4 +1,4 @@
-"""What the harness sees of a cluster is noted once, with the moment before it was asked."""
+"""Observations of a cluster are noted once, with the moment before each question."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_node_that_claims_to_lead_is_noted_once_a_term(
 
 
 def test_votes_are_read_from_the_nodes_files(cluster: Cluster, tmp_path: Path) -> None:
-    """Both slots count, the older first; what is not there or torn is no vote."""
+    """Votes are read from both slots, the older first; a missing or torn one is no vote."""
     nodes = cluster.layout.group("broker-a")
     for node in nodes[:2]:
         (cluster.store(node) / "log").mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Consumers are deployed anew on virtual time: the group is given all, once, and soon.
+"""Deployments of consumers on virtual time: the group gets each message once, and soon.
 
-Each mend of what members did wrong once, as they left, is undone, and found by the rule that the
+Each mend of a fault that members had when they left is undone, and found by the rule that the
 workloads `deploy*` have for it.
 """
 
@@ -50,7 +50,7 @@ def virtual_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def live(task: Consume, life: int, stays_s: float) -> None:
-    """One process of a member: it handles messages, and is told to stop."""
+    """Run one process of a member that handles messages, and tell it to stop."""
     name, stop = f"{task.client}-{life}", trio.Event()
     path = Path(task.history).with_name(f"{name}.jsonl")
     with HistoryWriter(path) as history:
@@ -64,7 +64,7 @@ async def live(task: Consume, life: int, stays_s: float) -> None:
 async def deployed(
     cluster: LocalCluster, folder: Path, name: str, stays_s: float = 5.0
 ) -> list[str]:
-    """Members that are deployed anew, one after the other; what is wrong with what they had."""
+    """Findings about members that are deployed one after the other."""
     workload, readers = WORKLOADS[name], set[str]()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send_all, produce(cluster, folder, "p0", MESSAGES, 200.0))
@@ -96,7 +96,7 @@ Undone = Callable[..., Awaitable[object]]
 
 
 async def does_not(*_: object, **__: object) -> None:
-    """What a client does when it leaves."""
+    """Stand for a method that a leaving client calls, and do nothing."""
 
 
 run, revoke = Consumer.run, Assignment.revoke
@@ -143,7 +143,7 @@ OLD_FAULTS = {
 async def test_a_group_that_is_deployed_anew_is_given_all_once(
     autojump_clock: MockClock, tmp_path: Path, name: str
 ) -> None:
-    """Each message once, and soon, while one member after the other goes and comes."""
+    """A group that is deployed anew gets each message once, and soon."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=2, write_queues=2)
         assert await deployed(cluster, tmp_path, name) == []
@@ -154,8 +154,10 @@ async def test_a_group_that_is_deployed_anew_is_given_all_once(
 async def test_what_a_member_did_wrong_as_it_left_is_named(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
-    """By what its successor is given again, or late. Handlers are slower than the producer, so a
-    member has messages in hand whenever it leaves."""
+    """Faults of leaving members are found by messages that come again, or late.
+
+    Handlers are slower than the producer, so a member has messages in flight whenever it leaves.
+    """
     monkeypatch.setattr(work.limits, "HANDLING_S", (0.1,))
     name, owner, method, undone, told = OLD_FAULTS[what]
     monkeypatch.setattr(owner, method, undone)

@@ -1,6 +1,6 @@
-"""The harness sees what clients and brokers did wrong once: each mend is undone, and found to be.
+"""Faults that clients and brokers once had: each mend is undone, and the harness finds it.
 
-A rule that nobody breaks says nothing: a workload of ordinary life has here what it is to find.
+A rule that nothing breaks proves nothing, so each workload of ordinary life has its faults here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def test_keys_that_leave_a_group_that_is_away_are_named(
 
 
 async def note_group(admin: Admin, history: HistoryWriter) -> None:
-    """What the observer asks of a real cluster."""
+    """Note the group's offsets, as the observer does of a real cluster."""
     for row in (await admin.groups.progress("G", "T")).queues:
         now = time.monotonic_ns()
         place = (row.broker_name, "n0", "G", "T", row.queue_id)
@@ -87,7 +87,7 @@ async def note_group(admin: Admin, history: HistoryWriter) -> None:
 async def test_a_reset_that_a_running_member_does_not_follow_is_named(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, undone: bool
 ) -> None:
-    """It goes back at once; once it read on, and committed its own place again."""
+    """A member that ignores a reset, and commits its own place again, is found."""
     if undone:
         monkeypatch.setattr(Assignment, "reset", lambda self, offsets: None)
     path = tmp_path / "c.jsonl"

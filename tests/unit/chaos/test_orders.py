@@ -1,4 +1,4 @@
-"""Orders for a node's failpoints: how long a harness waits until they are taken."""
+"""Orders for a node's failpoints, and how long the harness waits until they are taken."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Starting:
             self.say(orders.ordered(self._cluster, NODE).number)
 
     def say(self, number: int) -> None:
-        """Which orders were taken."""
+        """Write down which orders were taken."""
         told = Reached(number, "", "orders", PID)
         with (self._cluster.orders(NODE) / REACHED).open("ab") as file:
             file.write(msgspec.json.encode(told) + b"\n")
@@ -46,7 +46,7 @@ class Starting:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """A cluster of which one node is a process that we play."""
+    """A cluster with one node, whose process the test plays."""
     made = Cluster.create(tmp_path / "cluster", plan([*range(20_001, 20_012)], 3, 1, 1))
     made.orders(NODE).mkdir(parents=True, exist_ok=True)
     monkeypatch.setattr(made, "pid", lambda name: PID)
@@ -57,7 +57,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 async def test_a_process_that_takes_long_to_start_is_waited_for(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """It can take no orders before, however busy the machine is."""
+    """A process that starts slowly is waited for, since it takes orders only then."""
     process = Starting(cluster, answers=True)
     monkeypatch.setattr(orders.os, "kill", process.signalled)
     async with trio.open_nursery() as nursery:
@@ -74,7 +74,7 @@ async def test_a_process_that_takes_none_is_not_waited_for_for_ever(
     starts_after_s: float,
     told_by_s: float,
 ) -> None:
-    """Neither one that runs and does not react, nor one that does not start."""
+    """A process that ignores orders, or never starts, is given up."""
     process = Starting(cluster, answers=False)
     monkeypatch.setattr(orders.os, "kill", process.signalled)
     began_s = trio.current_time()

@@ -1,4 +1,4 @@
-"""The harness compares what consumers wrote with what their group has passed."""
+"""Outputs of consumers compared with what their group has passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mqlocal import LocalCluster, local_cluster
 
 
 async def passed(cluster: LocalCluster, count: int) -> None:
-    """A group has read so many of six inputs."""
+    """A group that has read `count` of six inputs."""
     async with cluster.producer("P") as producer:
         for number in range(6):
             await producer.send(Message("In", b"", unique_key=f"k{number}"), queue_id=0)
@@ -39,7 +39,7 @@ async def wrong_outputs(cluster: LocalCluster) -> list[str]:
 
 
 async def test_one_output_for_each_input_that_was_passed(autojump_clock: MockClock) -> None:
-    """No more, no fewer, and none for the others."""
+    """Each passed input has one output, and no other input has any."""
     async with local_cluster(replicas=1) as cluster:
         await passed(cluster, 4)
         await write(cluster, "0123")

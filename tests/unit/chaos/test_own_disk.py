@@ -1,4 +1,4 @@
-"""Disks of nodes' own: who may have them, whose they are, and which plans want them."""
+"""Disks of nodes' own: who may mount them, whose they are, and which plans want them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
 
 
 def test_an_image_is_ownerless_if_its_harness_is_gone() -> None:
-    """A pid alone may be a stranger's by now; a name that only looks like one of ours is left."""
+    """An image is ownerless if its harness's process is gone; other files are left alone."""
     this = Process.of(os.getpid())
     owned = f"/a/mqchaos-disks-{this.pid}-{this.started_ticks}/n0.img"
     assert not _is_ownerless(owned)
@@ -31,7 +31,7 @@ def test_an_image_is_ownerless_if_its_harness_is_gone() -> None:
 
 
 def test_without_such_disks_no_node_has_one_that_can_be_wrecked(tmp_path: Path) -> None:
-    """It is said, and not taken for a fault that did nothing."""
+    """A fault of such disks says why it is not possible, instead of doing nothing."""
     cluster = Cluster.create(tmp_path / "c", plan(range(12_000, 12_007)))
     for name in OF_OWN_DISKS:
         why = FAULTS[name].why_not(cluster, cluster.layout.nodes[:1])
@@ -39,7 +39,7 @@ def test_without_such_disks_no_node_has_one_that_can_be_wrecked(tmp_path: Path) 
 
 
 def test_a_scenario_that_wrecks_disks_brings_its_own() -> None:
-    """Others have them if they are asked to, and so have random plans and their faults."""
+    """A scenario that wrecks disks brings them; others, and random plans, have them if asked."""
     assert planned_of(SCENARIOS["wrecked-disks"], 1, 1).disks
     assert "--disks" not in planned_of(SCENARIOS["wrecked-disks"], 1, 1).drawn_by
     asked = planned_of(SCENARIOS["leader-kill"], 1, 1, made=Made(disks=True))
@@ -51,7 +51,7 @@ def test_a_scenario_that_wrecks_disks_brings_its_own() -> None:
 
 
 def test_who_may_not_mount_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything starts, whether the scenario wants such disks or the command."""
+    """A user that may not mount is told so before anything starts."""
     monkeypatch.setattr(again, "no_own_disks", lambda: "only root may mount file systems")
     for planned in (
         planned_of(SCENARIOS["wrecked-disks"], 1, 1),

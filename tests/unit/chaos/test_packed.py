@@ -1,4 +1,4 @@
-"""A history as Parquet: the very events that were written, of which a batch is held at a time."""
+"""A history as Parquet has the very events that were written, and is packed in batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_row_of_files_has_its_events_in_their_order(tmp_path: Path) -> None:
 
 
 def test_every_event_comes_back_from_parquet_as_it_was(tmp_path: Path) -> None:
-    """Its nulls, its largest numbers, its lists; a torn line is passed over."""
+    """Nulls, large numbers and lists come back from Parquet; a torn line is passed over."""
     written(tmp_path / "client.jsonl", EVENTS)
     with (tmp_path / "client.jsonl").open("ab") as file:
         file.write(b'{"kind":"ack","t":12,"cl')
@@ -91,12 +91,12 @@ def test_every_event_comes_back_from_parquet_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_says_whose_file_it_is_and_which(name: str, row: tuple[str, int]) -> None:
-    """A dot in a client's name is no part."""
+    """A file's name has its client and its part; a dot in a client's name is no part."""
     assert row_of(Path(name)) == row
 
 
 def test_a_part_is_closed_once_there_is_a_later_one() -> None:
-    """Lines alone are to be packed, and what is no part is its writer's until the end."""
+    """A part is packed once a later one exists, or at the end."""
     one, two, other = Path("one.jsonl"), Path("two.jsonl"), Path("other.jsonl")
     packed_first = part_of(one, 1).with_suffix(".parquet")
     files = [packed_first, part_of(one, 2), part_of(one, 3), part_of(two, 1), other]
@@ -111,7 +111,7 @@ def test_a_part_is_closed_once_there_is_a_later_one() -> None:
 def test_parts_are_packed_while_others_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is open stays lines until the end; then there is Parquet and nothing else."""
+    """An open part stays as lines until the end; then there is Parquet alone."""
     monkeypatch.setattr(packed, "PACK_EVERY_S", 0.01)
     folder = tmp_path / "history"
     folder.mkdir()
@@ -136,7 +136,7 @@ def test_parts_are_packed_while_others_are_written(
 
 
 def test_what_can_not_be_packed_ends_the_run(tmp_path: Path) -> None:
-    """With the file and the reason; its lines stay."""
+    """A file that can't be packed ends the run with the reason, and its lines stay."""
     folder = tmp_path / "history"
     folder.mkdir()
     written(folder / "client.jsonl", EVENTS)
@@ -183,7 +183,7 @@ def long_history(folder: Path, messages: int, part_bytes: int = 32 << 20) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("messages", [20_000, pytest.param(3_333_333, marks=pytest.mark.long)])
 def test_a_report_is_made_of_any_length_in_the_same_memory(tmp_path: Path, messages: int) -> None:
-    """Of 60,000 events, or with the long form of ten million, packed: below 300 MiB."""
+    """A report on 60,000 events, or ten million in the long form, takes below 300 MiB."""
     long_history(tmp_path / "lines", messages)
     pack(tmp_path / "lines", tmp_path / "packed")
 

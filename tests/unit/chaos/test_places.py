@@ -1,4 +1,4 @@
-"""Failpoints in plans and clusters: who is hurt where, and how a node is told."""
+"""Failpoints in plans and clusters: which nodes are hurt where, and how they are told."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_work_that_comes_by_places_can_be_provoked() -> None:
 
 @given(seeds, st.sets(st.sampled_from(When), min_size=1))
 def test_every_place_comes_before_one_comes_again(seed: int, when: set[When]) -> None:
-    """In an order that the seed draws; and it hurts who comes by."""
+    """Places come in an order that the seed draws, each once, and hurt the node that passes."""
     wanted = {place.name for place in PLACES.values() if place.when in when}
     steps = at_places(KINDS, when, len(wanted), random.Random(seed).uniform)
     injected = [step for step in steps if step.phase is Phase.INJECT]
@@ -74,7 +74,7 @@ def test_a_fault_at_a_place_is_one_of_that_place_only() -> None:
     ("fault", "place"), [("failpoint-kill", ""), ("failpoint-kill", "none"), ("kill", "log.staged")]
 )
 def test_a_plan_with_a_fault_at_no_place_is_refused(tmp_path: Path, fault: str, place: str) -> None:
-    """And one with a place at which nothing is to happen."""
+    """A fault at an unknown place is refused, and a place without a fault, too."""
     planned = planned_of(SCENARIOS["failpoints"], 1, 1)
     step = replace(planned.steps[0], fault=fault, place=place)
     write_plan(tmp_path, replace(planned, steps=(step, *planned.steps[1:])))
@@ -84,7 +84,7 @@ def test_a_plan_with_a_fault_at_no_place_is_refused(tmp_path: Path, fault: str, 
 
 
 def test_only_a_cluster_for_that_has_folders_for_orders(tmp_path: Path) -> None:
-    """One for each broker; others are started without."""
+    """A cluster with failpoints has a folder of orders for each broker, and others have none."""
     layout = plan(range(12_000, 12_007))
     without = Cluster.create(tmp_path / "without", layout)
     having = Cluster.create(tmp_path / "with", replace(layout, failpoints=True))
@@ -95,7 +95,7 @@ def test_only_a_cluster_for_that_has_folders_for_orders(tmp_path: Path) -> None:
 
 
 def test_short_logs_are_a_brokers_own_config(tmp_path: Path) -> None:
-    """By the keys that an operator has."""
+    """Short logs are set by the keys of a broker's config."""
     layout = replace(plan(range(12_000, 12_007)), retain_bytes=1 << 20, segment_bytes=1 << 18)
     config = tomllib.loads(broker_toml(layout, layout.nodes[0], tmp_path))
 
@@ -106,7 +106,7 @@ def test_short_logs_are_a_brokers_own_config(tmp_path: Path) -> None:
 
 
 def test_a_strange_name_server_has_a_secret_of_its_own(tmp_path: Path) -> None:
-    """And that of all others again afterwards."""
+    """A strange name server has a secret of its own, and later the others' again."""
     cluster = Cluster.create(tmp_path / "c", plan(range(12_000, 12_007)))
     config = cluster.folder("namesrv-0") / "namesrv.toml"
     before = config.read_text()

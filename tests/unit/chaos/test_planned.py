@@ -1,4 +1,4 @@
-"""A plan as a file: what was run can be run again, and what can't is refused by name."""
+"""A plan as a file can be run again; a wrong one is refused by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_plan_that_is_read_is_the_one_that_was_written(tmp_path: Path, name: str) -> None:
-    """Every scenario's."""
+    """A scenario's plan is read as it was written."""
     planned = planned_of(SCENARIOS[name], 7, 3)
     write_plan(tmp_path, planned)
 
@@ -31,7 +31,7 @@ def test_a_plan_that_is_read_is_the_one_that_was_written(tmp_path: Path, name: s
 def test_random_plans_are_files_too(
     tmp_path_factory: pytest.TempPathFactory, seed: int, workload: str
 ) -> None:
-    """Whatever the seed."""
+    """A random plan is read as it was written, whatever the seed."""
     planned = random_plan(seed, 30.0, workload)
     folder = tmp_path_factory.getbasetemp()
     write_plan(folder, planned)
@@ -40,7 +40,7 @@ def test_random_plans_are_files_too(
 
 
 def test_a_plan_knows_the_command_that_draws_it() -> None:
-    """As it is typed, with what is not the default."""
+    """A plan has the command that draws it, with all that is not the default."""
     strikes = planned_of(SCENARIOS["leader-kill"], 7, 3)
 
     assert strikes.drawn_by == "mqchaos run --scenario leader-kill --seed 7 --kills 3 --dir NEW-DIR"
@@ -50,8 +50,10 @@ def test_a_plan_knows_the_command_that_draws_it() -> None:
 
 
 def test_a_plan_can_be_run_again_on_a_busier_machine(tmp_path: Path) -> None:
-    """Then it is another plan, which no seed draws: what it was made of is told. By itself it is as
-    busy as it says."""
+    """A plan may run on a busier machine, which no seed draws, so its command says so.
+
+    By itself it is as busy as it says.
+    """
     quiet = random_plan(8, 30.0)
     busy = random_plan(8, 30.0, made=Made(busy=4))
 
@@ -71,8 +73,12 @@ def test_a_plan_can_be_run_again_on_a_busier_machine(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_whether_all_is_encrypted_and_signed() -> None:
-    """What renews certificates is drawn where there are some, and a scenario of them brings them;
-    a stock client, which signs nothing, is refused there by name."""
+    """A plan knows whether all is encrypted and signed, and draws renewals of certificates only
+    then.
+
+    A scenario of renewals brings them; a stock client, which signs nothing, is refused there by
+    name.
+    """
     guarded = [random_plan(seed, 60.0, made=Made(tls=True, users=True)) for seed in range(40)]
     plain = [random_plan(seed, 60.0) for seed in range(40)]
     renewals = planned_of(SCENARIOS["renewals"], 1, 2)
@@ -96,7 +102,7 @@ def test_a_plan_says_whether_all_is_encrypted_and_signed() -> None:
 def test_a_plan_that_this_machine_can_not_do_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several that are replayed it is told which."""
+    """Of several replayed plans, the one that this machine can't run is named."""
     monkeypatch.setattr(again, "no_own_disks", lambda: "it needs root")
     write_plan(tmp_path, msgspec.structs.replace(random_plan(8, 30.0), disks=True))
     with pytest.raises(ConfigError, match=f"{tmp_path}: --disks own is not available here"):
@@ -123,7 +129,7 @@ def test_a_plan_that_this_machine_can_not_do_is_named(
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
-    """With the value that is wrong."""
+    """A file that is not a plan is refused with the wrong value."""
     good = msgspec.to_builtins(random_plan(1, 10.0))
     (tmp_path / PLAN_FILE).write_bytes(msgspec.json.encode(good | change))
 
@@ -132,7 +138,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, change: dict[str, object], w
 
 
 def test_a_fault_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    """As from a later version's plan."""
+    """An unknown fault, as in a later version's plan, is refused."""
     planned = msgspec.to_builtins(random_plan(1, 10.0))
     planned["steps"][0]["fault"] = "meteor"
     (tmp_path / PLAN_FILE).write_bytes(msgspec.json.encode(planned))
@@ -142,13 +148,13 @@ def test_a_fault_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
-    """It says what was looked for."""
+    """A directory without a plan is an error that says what is missing."""
     with pytest.raises(ConfigError, match="name a run's directory"):
         read_plan(tmp_path)
 
 
 def test_certificates_are_not_renewed_where_there_are_none(tmp_path: Path) -> None:
-    """The plan contradicts itself."""
+    """A plan that renews certificates without TLS contradicts itself."""
     renewals = planned_of(SCENARIOS["renewals"], 1, 1)
     write_plan(tmp_path, msgspec.structs.replace(renewals, tls=False))
 

@@ -1,4 +1,4 @@
-"""Members of a run that pop: what they do with messages, and what the history says of it."""
+"""Members of a run that pop: what they do with messages, and what they note."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def all_done(cluster: LocalCluster) -> None:
 async def test_each_message_is_done_once_and_the_history_says_by_which_delivery(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """Those that are forgotten or asked for again come once more; what is given up is buried."""
+    """Forgotten and repeated messages come once more, and those given up are dead letters."""
     path, stop = tmp_path / "c0.jsonl", trio.Event()
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:

@@ -1,4 +1,4 @@
-"""Messages of priorities in a run: who has which, when nobody pops, and what is noted."""
+"""Messages with priorities in a run: their order, the members' pauses, and the notes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEVELS = 8
 
 
 def test_all_priorities_come_in_turn() -> None:
-    """Those above the last queue among them, and never twice the same."""
+    """Priorities come in turn, some above the last queue, and never twice the same."""
     found = [priority_of(number) for number in range(10 * PRIORITIES)]
     assert Counter(found) == dict.fromkeys(range(PRIORITIES), 10)
     assert max(found) > LEVELS
 
 
 def test_members_stand_still_at_the_same_moments() -> None:
-    """For a part of each round: whoever asks is told how long it lasts."""
+    """Members pause together for a part of each round, and are told how long it lasts."""
     for round_s in (0.0, 1000 * PRIORITY_ROUND_S):
         assert nap_s(round_s) == PRIORITY_NAP_S
         assert nap_s(round_s + PRIORITY_NAP_S / 2) == PRIORITY_NAP_S / 2
@@ -61,7 +61,7 @@ async def test_a_producer_notes_the_priority_and_the_queue(
 
 
 async def test_a_pop_was_asked_for_when_the_history_says_or_later() -> None:
-    """By the harness's clock: between the moments before and after the poll that asked."""
+    """A pop's noted time is between the moments before and after its poll."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         await producer.send(Message("T", b"x"))
         async with PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer:

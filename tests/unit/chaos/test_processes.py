@@ -23,7 +23,7 @@ def sleeper(code: str = "import time; print(1, flush=True); time.sleep(60)") -> 
 
 
 def test_a_process_is_alive_until_it_is_killed() -> None:
-    """After `kill` returns it is gone, zombie included."""
+    """A killed process is gone after `kill` returns, zombie included."""
     process = sleeper()
     assert process.alive
 
@@ -40,7 +40,7 @@ def test_a_pid_that_another_process_has_now_is_not_ours() -> None:
 
 
 def test_a_process_that_ignores_sigterm_is_killed_at_the_deadline() -> None:
-    """`stop` ends everything, and names those that did not end by themselves."""
+    """A process that ignores SIGTERM is killed at the deadline, and named."""
     ignore = "import signal, time; signal.signal(15, signal.SIG_IGN); "
     stubborn = sleeper(ignore + "print(1, flush=True); time.sleep(60)")
     willing = sleeper()

@@ -1,4 +1,4 @@
-"""A load that is a program: what it prints is the history, and what it is told ends it."""
+"""Loads that are programs: their output is the history, and a line ends them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program(folder: Path, text: str) -> Program:
 
 
 def test_both_halves_are_followed_and_end_in_their_order(tmp_path: Path) -> None:
-    """Senders first; what is no event is passed over, and the history is closed in order."""
+    """Senders end first; lines that are not events are passed over."""
     load = program(tmp_path, PROGRAM)
 
     async def run() -> None:
@@ -81,14 +81,14 @@ def test_both_halves_are_followed_and_end_in_their_order(tmp_path: Path) -> None
     ],
 )
 def test_a_program_that_fails_ends_the_run(tmp_path: Path, text: str, words: str) -> None:
-    """With what it said; a run without its load proves nothing."""
+    """A program that fails ends the run with its output: without a load it proves nothing."""
     load = program(tmp_path, text)
     with pytest.raises(ClusterError, match=words):
         trio.run(load.reading.run)
 
 
 def test_what_is_cancelled_is_ended(tmp_path: Path) -> None:
-    """No process outlives its run."""
+    """A cancelled run leaves no process."""
     load = program(tmp_path, "import os; print(os.getpid(), flush=True); input()")
 
     async def run() -> int:
@@ -113,7 +113,7 @@ def built(folder: Path, name: str) -> None:
 def test_a_stock_client_is_found_where_the_suite_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its command names the driver and the rate; the jar that prints to standard output is out."""
+    """A stock client's command has the driver and the rate, and leaves out a jar that prints."""
     built(tmp_path, "java4-4.9.8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stock.shutil, "which", lambda name: "/usr/bin/java")
@@ -129,7 +129,7 @@ def test_a_stock_client_is_found_where_the_suite_builds_it(
 def test_a_stock_client_that_is_not_there_is_named_with_what_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is started."""
+    """A missing stock client is an error that says what builds it, before any start."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stock, "_CLONE", tmp_path)
     planned = planned_of(SCENARIOS["leader-kill"], 1, 1, "java4")
@@ -142,7 +142,7 @@ def test_a_stock_client_that_is_not_there_is_named_with_what_builds_it(
 
 
 def test_stock_clients_send_until_they_are_told(tmp_path: Path) -> None:
-    """They count no messages, so a plan with a number of them is refused."""
+    """Stock clients count no messages, so a plan with a number of them is refused."""
     planned = planned_of(SCENARIOS["leader-kill"], 1, 1, "java5")
     assert not WORKLOADS["java5"].paused_by_faults_alone
     assert checked(planned, tmp_path) == planned

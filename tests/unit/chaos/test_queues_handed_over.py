@@ -1,4 +1,4 @@
-"""How the harness measures that queues pause when their readers change, and what that finds."""
+"""Pauses of queues when their readers change: how they are measured, and what they find."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def up(client: str, at_s: float) -> Rebalance:
 
 
 def test_a_pause_is_from_the_last_message_of_the_old_reader_to_the_first_of_the_new_one() -> None:
-    """And since that was acknowledged, if it came later."""
+    """A pause begins with the old reader's last message, or a later acknowledgement."""
     events = [ack(0, 0), ack(1, 0), deliver(0, 1, "c"), up("d", 1.5), deliver(1, 4, "d")]
     assert handed_over([*events, up("c", 6)], "G") == HandedOver(1, 3.0, (*PLACE, 1))
     events[1] = ack(1, 3.5)
@@ -51,7 +51,7 @@ def test_a_pause_is_from_the_last_message_of_the_old_reader_to_the_first_of_the_
 
 
 def test_a_backlog_that_one_reader_is_slow_with_is_not_a_pause() -> None:
-    """Each message came long after its acknowledgement, and soon after the one before it."""
+    """A backlog of a slow reader is no pause: each message came soon after the one before it."""
     events = [ack(each, 0) for each in range(10)]
     events += [deliver(each, 5 + each, "c") for each in range(5)]
     events += [
@@ -63,7 +63,7 @@ def test_a_backlog_that_one_reader_is_slow_with_is_not_a_pause() -> None:
 
 
 def test_a_message_that_stays_hidden_is_a_pause_though_its_queue_is_read() -> None:
-    """As of a pop that nobody gave back: those behind it come first."""
+    """A hidden message, as of a pop that nobody gave back, is a pause, though others come."""
     events = [ack(0, 0), ack(1, 0), ack(2, 0), up("d", 0), deliver(0, 1, "c")]
     events += [deliver(2, 1.1, "d")]
     assert handed_over([*events, deliver(1, 61, "d")], "G") == HandedOver(1, 60.0, (*PLACE, 1))
@@ -91,7 +91,7 @@ def test_what_others_were_given_and_what_nobody_acknowledged_are_no_pause() -> N
 
 
 def test_the_longest_pause_of_all_readers_is_what_is_judged() -> None:
-    """By its length; the sentence names the message that waited."""
+    """The longest pause is judged, and the sentence names its message."""
     found = longest_of([HandedOver(2, 0.5, (*PLACE, 3)), HandedOver(1, 1.5, (*PLACE, 7))])
     assert found.times == 3
     assert against_pausing(found, 2.0) == against_pausing(longest_of([]), 0) == []
@@ -109,7 +109,7 @@ HANDLED_S = 0.2
 
 
 async def send_bursts(producer: Producer, history: HistoryWriter) -> None:
-    """Bursts, of which members are in the middle at each of these seconds."""
+    """Send bursts, so that members have messages in flight at each of these seconds."""
     began_s = trio.current_time()
     for burst in range(1, BURSTS + 1):
         for number in range(BURST):
@@ -119,7 +119,7 @@ async def send_bursts(producer: Producer, history: HistoryWriter) -> None:
 
 
 async def deployed_once(folder: Path, *, ordered: bool = False, members: int = 0) -> HandedOver:
-    """How queues are handed over when a member comes and the one before it goes, under load."""
+    """Pauses when one member replaces another under load."""
     names = ("p", "c", "d")
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         with ExitStack() as files:
@@ -155,7 +155,7 @@ FORGOTTEN: dict[str, tuple[dict[str, Any], type, str, Callable[[Any], Sized]]] =
 async def test_locks_and_pops_that_are_left_behind_are_found(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forgets: bool
 ) -> None:
-    """By the time for which they last; where they are given back, queues go on within the bound."""
+    """Locks and pops that are left behind pause queues for their time, else a bound holds."""
     clock = SimpleNamespace(
         monotonic_ns=lambda: int(trio.current_time() * NS_PER_S), sleep=None, monotonic=None
     )

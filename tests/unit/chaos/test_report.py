@@ -70,7 +70,7 @@ def test_gaps_above_their_bounds_are_findings(gap_s: float, words: list[str]) ->
 
 
 def test_bounds_are_stretched_where_the_network_is_the_kernels() -> None:
-    """What was sent over a cut is sent again after as long as it lasted."""
+    """Bounds are stretched on the kernel's network, where a resend takes as long as the cut."""
     found = run_with_gap(1.1)
     stretched = make_report(found, HOLDS, "s", 1, "again", (), pauses_factor=2.0)
 
@@ -81,7 +81,7 @@ def test_bounds_are_stretched_where_the_network_is_the_kernels() -> None:
 
 
 def test_a_slow_machine_is_told() -> None:
-    """Who reads of a stretched bound reads why."""
+    """A report with stretched bounds says that the machine was slow."""
     told = make_report(run_with_gap(0.3), HOLDS, "s", 1, "again", (), slowness=3.0).notes
     assert told == [
         "the machine took 3.0 times as long for its work as it should; so were the bounds on "
@@ -125,7 +125,7 @@ def test_what_the_run_says_is_text_on_the_page(tmp_path: Path) -> None:
 def test_a_violation_is_on_the_page_and_in_the_xml_with_the_command_that_repeats_it(
     tmp_path: Path,
 ) -> None:
-    """So that who sees it can point at it, and try again."""
+    """A violation is on the page and in the XML, with the command that repeats the run."""
     shown = Violation("lost", "ID-1", detail="no such message", exhibit=Exhibit(["{}"]))
     verdict = Verdict("violated", [Property(1, "nothing is lost", False, 3, [shown], 1)], COUNTS)
 
@@ -140,7 +140,7 @@ def test_a_violation_is_on_the_page_and_in_the_xml_with_the_command_that_repeats
 
 
 def test_what_was_not_in_time_fails_a_case_of_its_own(tmp_path: Path) -> None:
-    """No property is violated by it."""
+    """A late event fails a case of its own, and violates no property."""
     write_report(tmp_path, report_of(run_with_gap(1.6)), run_with_gap(1.6), ["n0"])
 
     suite = ET.parse(tmp_path / "junit.xml").getroot()[0]  # noqa: S314 - our own file
@@ -150,7 +150,7 @@ def test_what_was_not_in_time_fails_a_case_of_its_own(tmp_path: Path) -> None:
 
 
 def test_pauses_and_failovers_are_told_as_distributions() -> None:
-    """By kind of fault: how often, the median and the worst, and a mark for each."""
+    """Pauses and failovers have a median, a worst value and a mark each, by kind of fault."""
     told = distributions(run_with_gap(0.3))
 
     assert "sends paused" in told
@@ -185,6 +185,6 @@ def test_axes_have_round_numbers(largest: float, step: float) -> None:
 
 
 def test_an_audit_without_a_verdict_is_an_error_not_a_pass(tmp_path: Path) -> None:
-    """Nothing is reported as holding unless the audit said so."""
+    """A report without the audit's verdict is an error, and never holds."""
     with pytest.raises(BadInput, match="no readable verdict"):
         read_verdict(tmp_path)

@@ -1,4 +1,4 @@
-"""Random schedules: a seed names one, all faults come, and each is over in the end."""
+"""Random schedules: a seed names one, all faults come, and each ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_of(seed: int, duration_s: float = 60.0, nodes: int = 3) -> Plan:
 
 @given(seeds, st.floats(1.0, 300.0))
 def test_a_seed_names_one_schedule(seed: int, duration_s: float) -> None:
-    """Of any length."""
+    """A seed and a length give the same schedule each time."""
     assert plan_of(seed, duration_s) == plan_of(seed, duration_s)
 
 
@@ -66,7 +66,7 @@ def test_it_takes_about_as_long_as_it_should(seed: int, duration_s: float) -> No
 
 
 def test_every_kind_of_fault_comes() -> None:
-    """Over some seeds; those that need more nodes, with more nodes."""
+    """Faults of all kinds come over some seeds; some need more nodes."""
     three = {step.fault for seed in range(200) for step in plan_of(seed) if step.fault}
     five = {step.fault for seed in range(200) for step in plan_of(seed, nodes=5) if step.fault}
 
@@ -75,7 +75,7 @@ def test_every_kind_of_fault_comes() -> None:
 
 
 def test_a_schedule_may_have_some_faults_only() -> None:
-    """With none of them it waits for the replicas, and that is all."""
+    """A schedule may be limited to some faults; with none it waits for the replicas."""
     some = draw(60.0, random.Random(1).uniform, faults={"kill", "pause"})
 
     assert {step.fault for step in some if step.fault} == {"kill", "pause"}

@@ -1,4 +1,4 @@
-"""Smaller plans: what shows the violation stays, what does not goes, whatever the order."""
+"""Smaller plans keep what shows a violation, and lose the rest, in any order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_just_what_shows_the_violation_is_left(seed: int, data: st.DataObject) -
 
 @given(seeds)
 def test_a_fault_is_never_left_without_its_end(seed: int) -> None:
-    """Nor is an end without its fault, in any candidate."""
+    """A candidate never has a fault without its end, or an end without its fault."""
 
     def fails(candidate: Planned) -> bool:
         healed = [step.name for step in candidate.steps if step.phase is Phase.HEAL]
@@ -69,7 +69,7 @@ def test_a_fault_is_never_left_without_its_end(seed: int) -> None:
 
 
 def test_a_violation_without_any_fault_needs_one_question() -> None:
-    """And then some, about the load."""
+    """A violation without any fault needs one question, and more about the load."""
     found, _ = shrunk(random_plan(7, 60.0), lambda _: True)
 
     assert found.steps == ()
@@ -77,7 +77,7 @@ def test_a_violation_without_any_fault_needs_one_question() -> None:
 
 
 def test_a_violation_that_never_comes_again_leaves_the_plan_alone() -> None:
-    """Nothing is claimed that was not seen."""
+    """A violation that never comes again leaves the plan as it is."""
     planned = random_plan(7, 60.0)
 
     found, _ = shrunk(planned, lambda _: False)

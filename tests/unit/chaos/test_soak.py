@@ -1,4 +1,4 @@
-"""A soak: seeds in order, workloads in turn, one page, and what a violation is."""
+"""A soak: seeds in order, workloads in turn, one page, and its violations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOOD = Report(
 
 
 def test_seeds_go_on_and_workloads_take_turns() -> None:
-    """No plan is made before it is asked for."""
+    """Plans are made one by one, with the next seed and the next workload."""
     found = list(islice(plans(7, 30.0, ["keyed", "large"]), 3))
 
     assert [(plan.seed, plan.workload) for plan in found] == [
@@ -57,7 +57,7 @@ def test_what_is_wrong_has_a_sign() -> None:
 
 
 def test_a_line_says_what_was_done() -> None:
-    """Also of a run that ended early, of which little is known."""
+    """A line has a run's faults and checks, also if the run ended early."""
     planned = random_plan(3, 30.0)
 
     line = line_of(planned, judged(GOOD), 12.34)

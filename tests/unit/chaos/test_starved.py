@@ -1,4 +1,4 @@
-"""A node that gets what it lacked: whether it has borne the want of it, or is about to end."""
+"""A node that got what it lacked: whether it goes on, or is about to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqchaos.faults.surroundings.resources import is_decided
 
 
 def state(*, pid: int | None, answers: bool, fenced: str | None = None) -> NodeState:
-    """What one node of a group was found to be."""
+    """A state of one node in a group, as the harness finds it."""
     layout = plan(range(20000, 20020))
     info = group_info(role="follower", fenced=fenced) if answers else None
     return NodeState(layout.nodes[0], pid, info)
@@ -30,5 +30,5 @@ def state(*, pid: int | None, answers: bool, fenced: str | None = None) -> NodeS
 def test_a_node_that_is_fenced_or_silent_is_about_to_end(
     found: NodeState, *, decided: bool
 ) -> None:
-    """It is started again when it has: once one that had an error at the last moment was not."""
+    """A fenced or silent node is about to end, and must be started again."""
     assert is_decided(found) is decided

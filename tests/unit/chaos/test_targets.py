@@ -1,4 +1,4 @@
-"""Targets: a role and a draw name the same servers whenever they are asked for."""
+"""Targets: a role and a draw name the same servers each time."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_draw_goes_over_all_that_have_the_role() -> None:
 
 
 def test_all_is_all() -> None:
-    """Of the group, or of the name servers."""
+    """ALL means the whole group, or all name servers."""
     assert chosen(Target.ALL, 0.3) == [node.name for node in NODES]
     assert chosen(Target.NAMESRVS, 0.3) == ["namesrv-0", "namesrv-1"]
 
 
 @pytest.mark.parametrize("target", sorted(NEED_LEADER, key=str))
 def test_a_role_that_needs_a_leader_says_so(target: Target) -> None:
-    """Nobody is guessed."""
+    """A role that needs a leader is an error without one."""
     with pytest.raises(ValueError, match="names no servers here"):
         chosen(target, 0.0)

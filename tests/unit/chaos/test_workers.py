@@ -1,4 +1,4 @@
-"""Workers that are killed in the middle of what they do, however slowly they start."""
+"""Workers that are killed during their work, however slowly they start."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if not task['waits'] or sys.stdin.read(1):
 
 
 async def deployments(folder: Path, offsets: str | None) -> Sequence[str]:
-    """What a worker's processes did, in order, in three deployments."""
+    """Acts of a worker's processes, in order, over three deployments."""
     task = Consume("c", "nobody", "T", str(folder / "c.jsonl"), "G", offsets=offsets)
     told = folder / "told"
     through = [sys.executable, "-c", f"TOLD = {str(told)!r}\n{HANDLES}"]
@@ -70,14 +70,14 @@ async def deployments(folder: Path, offsets: str | None) -> Sequence[str]:
 
 
 async def test_a_consumer_is_replaced_by_one_that_works_already(tmp_path: Path) -> None:
-    """As services are: then the old process is told to stop."""
+    """A consumer's successor works before the old process is told to stop, as in services."""
     assert await deployments(tmp_path, None) == [
         *("works c", "works c-2", "stops c", "works c-3", "stops c-2", "works c-4")
     ]
 
 
 async def test_a_file_is_read_by_one_process_at_a_time(tmp_path: Path) -> None:
-    """The next one has started, and begins when the one before it has ended."""
+    """A file has one reader: the next process starts, and begins when the one before has ended."""
     assert await deployments(tmp_path, str(tmp_path / "offsets")) == [
         *("works c", "stops c", "works c-2", "stops c-2", "works c-3", "stops c-3")
     ]
@@ -93,7 +93,7 @@ sys.stdin.read()
 
 
 async def test_a_process_that_has_not_begun_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
-    """It may need long for its start on a busy machine, and has nothing to leave."""
+    """A process that has not begun at the end is not waited for: it has nothing to leave."""
     task = Consume("c", "nobody", "T", str(tmp_path / "c.jsonl"), "G")
     turns = trio.Semaphore(1)
     through = [sys.executable, "-c", STARTS_FOR_EVER]

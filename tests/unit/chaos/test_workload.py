@@ -1,4 +1,4 @@
-"""What workers are told and tell."""
+"""Tasks of workers, and their progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mqchaos.run.load.workload import (
 
 @given(st.integers(1, 100_000), st.integers(1, 8))
 def test_producers_share_all_messages_evenly(messages: int, producers: int) -> None:
-    """Nothing is left over, and nobody sends more than one message more than another."""
+    """Producers get all messages, in shares that differ by one at most."""
     shares = split(messages, producers)
 
     assert sum(shares) == messages
@@ -75,7 +75,7 @@ def test_a_producer_is_back_when_it_is_acknowledged_again(now: Progress, back: b
 
 
 def test_the_group_has_caught_up_when_every_queue_has() -> None:
-    """One member's queues complete another's; a queue behind holds the group back."""
+    """The group has caught up when its members have together read every queue to its end."""
     producers = [Progress(ends={"b/0": 5, "b/1": 2}), Progress(ends={"b/0": 7})]
 
     assert not caught_up(producers, [Progress(ends={"b/0": 7}), Progress(ends={"b/1": 1})])
@@ -83,8 +83,7 @@ def test_the_group_has_caught_up_when_every_queue_has() -> None:
 
 
 def test_what_becomes_of_a_popped_message_ends_well() -> None:
-    """Most are acknowledged at once; those that are forgotten or asked for again are, the second
-    time; what is given up is it whenever it comes."""
+    """Popped messages are acknowledged at once, or the second time, or given up for good."""
     first = Counter(fate_of(number, 1) for number in range(1000))
     second = Counter(fate_of(number, 2) for number in range(1000))
 
@@ -93,7 +92,7 @@ def test_what_becomes_of_a_popped_message_ends_well() -> None:
 
 
 def test_a_tenth_of_fleeting_messages_ends_soon() -> None:
-    """In turn after half a second and after two."""
+    """A tenth of the fleeting messages ends, after half a second and two in turn."""
     ends = Counter(lifetime_of(number) for number in range(100))
 
     assert ends == {None: 90, 0.5: 5, 2.0: 5}
@@ -108,7 +107,7 @@ def test_keys_differ_over_messages_clients_and_runs() -> None:
 
 
 def test_a_task_survives_its_way_over_a_command_line() -> None:
-    """Both kinds of task come back as they were given."""
+    """Both kinds of task come back from a command line."""
     produce = Produce("p0", "127.0.0.1:1", "T", "/h", "/lines", 0, 2, None, 10.0, "run")
     consume = Consume("c0", "127.0.0.1:1", "T", "/h", "G")
 
@@ -117,7 +116,7 @@ def test_a_task_survives_its_way_over_a_command_line() -> None:
 
 
 def test_who_comes_for_a_dead_worker_goes_on_counting() -> None:
-    """What both did is added, and the highest end of a queue is what both reached."""
+    """Progress of a dead worker and its successor is added, with the higher ends."""
     before = Progress(3, 2, 1, 5, {"a/0": 7, "a/1": 2}, "first")
     now = Progress(1, 1, 0, 2, {"a/0": 4, "a/2": 1}, "second")
 

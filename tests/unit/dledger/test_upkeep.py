@@ -113,7 +113,7 @@ async def test_bytes_that_are_removed_with_old_segments_are_counted(tmp_path: Pa
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scrub waits if no file can be opened, which says nothing of it, and ends at a lost sector."""
+    """A scrub waits if no file can be opened, which proves no damage, and ends at a lost sector."""
     log, config = node(tmp_path)
     for index in range(1, 5):
         log.append(index, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))

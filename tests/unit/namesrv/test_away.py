@@ -1,4 +1,4 @@
-"""The queues of broker groups that are away, while all name servers begin anew."""
+"""Queues of broker groups that are away, over starts of all name servers."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ async def kept_after(path: Path, *steps: str) -> list[QueueData]:
 async def test_a_group_that_is_away_keeps_its_queues_over_starts(
     steps: list[str], queues: list[int], tmp_path: Path
 ) -> None:
-    """Until it is back, or its topic is deleted. What is here registers by itself."""
+    """A group keeps its queues until it is back, or its topic is deleted."""
     rows = await kept_after(tmp_path / "kv.json", *steps)
     assert [row.write_queue_nums for row in rows] == queues
 
 
 async def test_without_a_path_they_are_in_memory_only() -> None:
-    """As all of the key-value config is."""
+    """Rows are in memory only without a path, as the rest of the key-value config."""
     table = RouteTable()
     away = Away(KvStore(None), table.topics)
     table.register(leader(N0), 1, now_s=0.0)
@@ -118,7 +118,7 @@ _topics = st.lists(
 @settings(max_examples=20)
 @given(_topics, st.booleans())
 def test_rows_are_read_as_they_were_written(topics: list[TopicConfig], proven: bool) -> None:
-    """In values that are not too long, whatever their topics are called."""
+    """Rows of any topics are read as they were written, in values of bounded length."""
     absent = AbsentGroup('a "cluster"', {each.topic_name: each for each in topics}, proven)
     values = [*values_of(absent)]
     assert all(len(value.encode()) <= limits.KV_VALUE_BYTES_MAX for value in values)
@@ -130,7 +130,7 @@ def test_rows_are_read_as_they_were_written(topics: list[TopicConfig], proven: b
 async def test_groups_that_had_proven_nothing_are_forgotten_first_after_a_start_too(
     proven: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is kept says whether a group had proven that it belongs to the cluster."""
+    """Unproven groups are forgotten first, also after a start."""
     path = tmp_path / "kv.json"
     table = RouteTable()
     away = Away(KvStore(path), table.topics)
@@ -147,5 +147,5 @@ async def test_groups_that_had_proven_nothing_are_forgotten_first_after_a_start_
 
 
 def test_entries_of_earlier_versions_prove_nothing() -> None:
-    """Such an entry doesn't tell what its group had proven."""
+    """An entry of an earlier version does not say that its group has proven itself."""
     assert not groups_in({"b/0": '["c",[["T",4,4,6,0]]]'})["b"].proven

@@ -1,4 +1,4 @@
-"""Registrations that list the changed topics alone, and whom that is refused."""
+"""Registrations that list changed topics alone, and when they are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def whole(*names: str, version: int = 1, term: int | None = 1) -> Registration:
 
 
 def changes(*names: str, since: int, version: int, queues: int = 4) -> Registration:
-    """The same member's registration with what has changed."""
+    """A registration of the same member with changed topics."""
     changed = replace(whole(version=version), topics=topics(*names, queues=queues))
     return replace(changed, since=since)
 
@@ -75,7 +75,7 @@ def test_changes_from_a_stranger_are_refused() -> None:
 
 
 def test_a_new_leader_and_one_of_a_new_term_list_all_their_topics() -> None:
-    """What was told as a follower, or in an older term, may not be what is held here."""
+    """A new leader, and one of a new term, must list all, as the list held may be another."""
     table = RouteTable()
     table.register(whole("A"), 1, 0.0)
     table.register(replace(whole(), address=N1, broker_id=2), 2, 0.0)
@@ -89,7 +89,7 @@ def test_a_new_leader_and_one_of_a_new_term_list_all_their_topics() -> None:
 
 
 def test_changes_come_up_against_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One topic after the other makes no longer list than all at once."""
+    """Topics that come one by one have the same bound as all at once."""
     monkeypatch.setattr(limits, "TOPICS_PER_GROUP_MAX", 3)
     table = RouteTable()
     table.register(whole("A", "B"), 1, 0.0)

@@ -1,4 +1,4 @@
-"""A name server on a real socket: what brokers, clients and tools get answered."""
+"""A name server on a real socket: its answers to brokers, clients and tools."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def route(peer: Peer, topic: str = "TopicA") -> TopicRouteData | None:
 
 
 async def test_clients_get_the_route_that_brokers_registered(peer: Peer) -> None:
-    """Until then, and for unknown topics, the answer is code 17."""
+    """Clients get the route of registered brokers; before, and for unknown topics, code 17."""
     assert await route(peer) is None
     assert (await register(peer)).code == ResponseCode.SUCCESS
     await register(peer, N1, 2)
@@ -170,7 +170,7 @@ async def test_cluster_info_and_topic_lists_are_what_the_tools_expect(peer: Peer
 
 
 async def test_a_deleted_topic_has_no_route(peer: Peer) -> None:
-    """With a cluster, only that cluster's groups forget it."""
+    """A topic is deleted from all groups, or from those of one cluster."""
     await register(peer)
     delete = RequestCode.DELETE_TOPIC_IN_NAMESRV
     await ask(peer, delete, topic="TopicA", clusterName="Other")
@@ -241,7 +241,7 @@ async def test_a_leader_of_an_older_term_is_answered_with_the_reason(peer: Peer)
 
 
 async def test_a_closed_connection_removes_its_broker_at_once() -> None:
-    """Nobody has to wait for a timeout."""
+    """A closed connection removes its broker at once, without a timeout."""
     async with name_server() as port, connect_peer("127.0.0.1", port) as observer:
         async with connect_peer("127.0.0.1", port) as broker:
             await register(broker)
@@ -317,7 +317,7 @@ async def test_the_running_config_can_be_read_and_partly_changed(peer: Peer) -> 
 
 
 async def test_unknown_codes_are_answered_and_one_way_requests_are_not(peer: Peer) -> None:
-    """Code 3 for what we don't know; whoever wants no answer gets none."""
+    """An unknown code is answered with code 3, and a one-way request not at all."""
     answer = await ask(peer, 12345)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     peer.send_oneway(Command(RequestCode.BROKER_HEARTBEAT, {}))
@@ -339,7 +339,7 @@ async def test_every_header_encoding_is_served(peer: Peer, encoding: HeaderEncod
 async def test_silent_brokers_leave_and_their_connection_is_closed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """After the timeout that the broker named; the others stay. Time is virtual."""
+    """A silent broker leaves after the timeout that it has named; others stay."""
     async with name_server() as port, connect_peer("127.0.0.1", port) as talking:
         async with connect_peer("127.0.0.1", port) as silent:
             await register(silent, N1, 2)
@@ -361,7 +361,7 @@ async def test_silent_brokers_leave_and_their_connection_is_closed(
 
 
 async def test_topics_of_units_are_listed_by_their_flags() -> None:
-    """Those of a unit, those that a unit subscribes to, and of the latter those of no unit."""
+    """Topics are listed by their flags: of a unit, subscribed by one, and only subscribed."""
     configs = {
         name: TopicConfig(topic_name=name, topic_sys_flag=flags)
         for name, flags in {"None": 0, "Unit": 1, "Subscribed": 2, "Both": 3}.items()
@@ -382,7 +382,7 @@ async def test_topics_of_units_are_listed_by_their_flags() -> None:
 async def test_the_members_of_a_group_are_told_and_topics_come_from_brokers_only(
     peer: Peer,
 ) -> None:
-    """As stock brokers and tools ask; a group that is not there, or elsewhere, has no members."""
+    """A group's members are told to stock brokers and tools; an unknown group has none."""
     await register(peer)
     await register(peer, N1, 1)
     found = []
@@ -425,7 +425,7 @@ async def test_brokers_register_whatever_an_earlier_version_keeps_for_them(tmp_p
 
 
 async def test_what_brokers_get_follows_each_change(peer: Peer) -> None:
-    """It is encoded once for each, and not once for all."""
+    """Registered brokers get the key-value config as it is after each change."""
     ns: dict[str, ExtValue] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}
     for value in ("broker-a:4", "broker-a:8"):
         await ask(peer, RequestCode.PUT_KV_CONFIG, **ns, value=value)
@@ -439,8 +439,10 @@ async def test_what_brokers_get_follows_each_change(peer: Peer) -> None:
 async def test_our_clients_are_told_that_a_name_server_has_just_begun(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """For as long as brokers may be about to register, or until all groups that there are have a
-    leader; RocketMQ's clients are told nothing."""
+    """Our clients are told how long groups may still register, and stock ones are not.
+
+    That ends early once all known groups have a leader.
+    """
     groups = ("broker-a", "broker-b")
 
     async def settles_in_ms(peer: Peer) -> int | None:
@@ -471,8 +473,7 @@ async def test_our_clients_are_told_that_a_name_server_has_just_begun(
 async def test_what_a_broker_says_after_a_long_registration_does_not_overtake_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is read in many turns of the loop, in which others are served; the same broker's leave,
-    which comes in the same bytes, is handled after it."""
+    """A broker's later requests are handled after its long registration, which takes many turns."""
     monkeypatch.setattr(turns, "LOOP_SLICE_S", 0.0)
     configs = {f"T{number}": TopicConfig(f"T{number}") for number in range(300)}
     wrapper = TopicConfigWrapper(configs, DataVersion(1, 0, 1))

@@ -25,7 +25,7 @@ def test_a_value_can_be_set_read_listed_and_deleted() -> None:
 
 
 def test_a_change_leaves_the_old_table_as_it_was() -> None:
-    """Tables are values: a failed write can keep the one before."""
+    """A change makes a new table, so that a failed write can keep the old one."""
     before = KvTable().put("n", "k", "1")
     before.put("n", "k", "2")
     assert before.get("n", "k") == "1"
@@ -40,7 +40,7 @@ def test_a_table_survives_its_file_form() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"configTable":{"n":{"k":1}}}', b"\xff"])
 def test_a_file_of_another_form_is_refused(data: bytes) -> None:
-    """Whatever is no key-value config is an error, never silently empty."""
+    """A file of another form is an error, and never an empty table."""
     with pytest.raises(ConfigError):
         KvTable.decode(data)
 
@@ -57,7 +57,7 @@ def test_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_store_finds_its_values_again(tmp_path: Path) -> None:
-    """What was put is there after a restart; the folder is made on the first write."""
+    """A store finds its values after a restart, and makes its folder with the first write."""
     path = tmp_path / "config" / "kvConfig.json"
     store = KvStore(path)
     await store.put("n", "k", "v")
@@ -68,7 +68,7 @@ async def test_a_store_finds_its_values_again(tmp_path: Path) -> None:
 
 
 async def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
-    """If the file can't be written the old value stays visible and the caller hears why."""
+    """A failed write raises an error, and the old value stays visible."""
     path = tmp_path / "kvConfig.json"
     store = KvStore(path)
     await store.put("n", "k", "old")
@@ -97,7 +97,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_store_without_a_path_works_in_memory() -> None:
-    """Nothing is written, and nothing is found again."""
+    """A store without a path writes nothing, and begins empty."""
     store = KvStore(None)
     await store.put("n", "k", "v")
     assert store.table.get("n", "k") == "v"
@@ -119,7 +119,7 @@ def test_a_namespace_is_bounded_by_its_answers_length() -> None:
 
 
 def test_all_namespaces_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a table that an earlier version let grow beyond both can be read, and made less."""
+    """A larger table of an earlier version can be read, and made smaller."""
     monkeypatch.setattr(limits, "KV_BYTES_MAX", 100)
     table = KvTable().put("a", "k", "x" * 40)
     with pytest.raises(BadInput, match="key-value config would have"):

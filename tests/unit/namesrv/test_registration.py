@@ -69,13 +69,13 @@ def test_a_stock_brokers_json_body_is_read() -> None:
 
 
 def test_our_brokers_say_their_term_and_how_long_they_may_be_silent() -> None:
-    """Both come in the header."""
+    """Our brokers' headers have their term and their longest silence."""
     read = decode_registration(header(term=7, heartbeat_timeout_millis=3000), b"")
     assert (read.term, read.expiry_s, read.topics) == (7, 3.0, {})
 
 
 def test_the_silence_that_a_broker_may_ask_for_is_bounded() -> None:
-    """Nothing, nonsense and extremes become something that the name server can live with."""
+    """A wrong or extreme silence is replaced by one within bounds."""
     asked = [None, 0, -5, 10, 10**12]
     assert [expiry_s(millis) for millis in asked] == [120.0, 120.0, 120.0, 1.0, 3600.0]
 
@@ -134,7 +134,7 @@ def test_a_body_that_inflates_beyond_the_bound_is_refused(monkeypatch: pytest.Mo
     ],
 )
 def test_a_topic_whose_numbers_can_not_be_is_left_out(wrong: dict[str, int]) -> None:
-    """A client or a broker that takes such a route would make that many queues of it."""
+    """A topic with impossible numbers is left out: clients would make that many queues."""
     body = json.loads(STOCK_JSON)
     table = body["topicConfigSerializeWrapper"]["topicConfigTable"]
     table["Wrong"] = table["TopicA"] | wrong | {"topicName": "Wrong"}
@@ -145,7 +145,7 @@ def test_a_topic_whose_numbers_can_not_be_is_left_out(wrong: dict[str, int]) -> 
 
 @pytest.mark.parametrize("name", ["", "x" * 513, "a\0b", "a\nb", "\x1b[2J"])
 def test_a_topic_whose_name_can_not_be_is_left_out(name: str) -> None:
-    """In both forms of a body its broker's other topics are taken."""
+    """A topic with an impossible name is left out, and the broker's other topics are taken."""
     body = json.loads(STOCK_JSON)
     table = body["topicConfigSerializeWrapper"]["topicConfigTable"]
     table[name] = table["TopicA"]
@@ -165,6 +165,6 @@ def test_a_topic_whose_name_can_not_be_is_left_out(name: str) -> None:
     ],
 )
 def test_a_broker_whose_names_and_addresses_can_not_be_is_refused(wrong: dict[str, str]) -> None:
-    """Nobody could connect to it."""
+    """A broker with impossible names or addresses is refused, as nobody could connect to it."""
     with pytest.raises(BadInput):
         decode_registration(structs.replace(header(), **wrong), STOCK_JSON)

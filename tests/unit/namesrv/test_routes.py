@@ -1,4 +1,4 @@
-"""The route table: who is registered, who leads, which queues a topic has. Time is an argument."""
+"""The route table: registered members, leaders, and queues of topics. Time is an argument."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_topic_has_a_route_once_its_leader_has_registered() -> None:
 
 
 def test_the_topics_of_followers_do_not_count() -> None:
-    """Only the leader's topic list makes routes; followers add their addresses."""
+    """Followers add their addresses, and only the leader's topics make routes."""
     table = RouteTable()
     table.register(follower(N1, 2), 1, now_s=0.0)
     assert table.route_of("TopicA") is None
@@ -144,7 +144,7 @@ def test_a_term_is_forgotten_with_the_leader_that_showed_it_whoever_stays() -> N
 
 
 def test_a_group_of_brokers_that_have_proven_takes_no_others() -> None:
-    """Not as its leader, not as a follower; and nobody else speaks for its members."""
+    """A group that has proven itself takes no other leader, follower, heartbeat or goodbye."""
     table = RouteTable()
     table.register(replace(leader(N0), proven=True), 10, now_s=0.0)
     for other in (leader(N1, term=9), leader(N1, term=None), follower(N1, 1), follower(N0, 1)):
@@ -162,7 +162,7 @@ def test_a_group_of_brokers_that_have_proven_takes_no_others() -> None:
 def test_a_broker_that_has_proven_finds_room_whatever_strangers_have_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The bound on groups is for those that have not."""
+    """A proven broker finds room, as the bound on groups is for those without a proof."""
     monkeypatch.setattr(limits, "BROKER_GROUPS_MAX", 2)
     table = RouteTable()
     for number in range(2):
@@ -175,7 +175,7 @@ def test_a_broker_that_has_proven_finds_room_whatever_strangers_have_registered(
 
 
 def test_a_group_that_said_goodbye_may_start_again_at_any_term() -> None:
-    """After every member unregistered, a new group of the same name may begin at term 1."""
+    """A group whose members have all unregistered may begin again at term 1."""
     table = RouteTable()
     table.register(leader(N0, term=9), 10, now_s=0.0)
     table.unregister("DefaultCluster", "broker-a", N0, now_s=1.0)
@@ -198,7 +198,7 @@ def test_a_leader_without_terms_can_not_take_over_a_group_that_has_them() -> Non
 
 
 def test_a_leader_that_steps_down_leaves_place_zero() -> None:
-    """Its address moves to its id as a follower; the queues stay for those who read."""
+    """A leader that steps down moves to its id as a follower, and its queues can be read."""
     table = group_of_three()
     table.register(follower(N0, 1, term=2), 10, now_s=1.0)
     assert addresses(table) == {1: N0, 2: N1, 3: N2}
@@ -280,7 +280,7 @@ def test_a_permission_that_is_given_back_is_what_it_was(perm: int) -> None:
 
 
 def test_the_queues_of_a_group_that_is_away_are_remembered() -> None:
-    """No route has them, until it comes back, or an operator deletes the topic."""
+    """Queues of an absent group are in no route, and stay until it is back or the topic deleted."""
     table = group_of_three()
     assert table.topics.absent("TopicA") == []
     for connection in (10, 11, 12):
@@ -317,7 +317,7 @@ def test_the_end_of_an_old_connection_does_not_remove_a_broker_that_came_back() 
 
 
 def test_the_end_of_a_connection_is_about_its_own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a client's, of which there are thousands, looks at none of ten thousand."""
+    """The end of a connection looks at its own groups alone, of ten thousand."""
     looked_at, remove = list[list[str]](), RouteTable._remove
 
     def noted(
@@ -336,7 +336,7 @@ def test_the_end_of_a_connection_is_about_its_own_groups(monkeypatch: pytest.Mon
 
 
 def test_silent_members_expire_after_the_timeout_that_they_asked_for() -> None:
-    """A heartbeat keeps a member; the one that says nothing for longer than its timeout goes."""
+    """A member goes after a silence longer than its timeout; a heartbeat keeps it."""
     table = group_of_three()
     gone = []
     for tenths in range(10, 70, 10):
@@ -367,7 +367,7 @@ def test_a_heartbeat_of_an_unknown_broker_asks_it_to_register() -> None:
 
 
 def test_a_heartbeat_in_place_zero_with_an_older_term_is_refused() -> None:
-    """It does not keep the place alive."""
+    """A heartbeat of an older term does not keep place zero."""
     table = RouteTable()
     table.register(leader(N0, term=4), 10, now_s=0.0)
     with pytest.raises(RegistrationRefused, match="term 3"):
@@ -386,7 +386,7 @@ def test_unregistering_removes_the_address_and_nobody_else() -> None:
 
 
 def test_a_broker_name_belongs_to_one_cluster() -> None:
-    """The same broker name in two clusters would mix their queues, so the second is refused."""
+    """A broker name belongs to one cluster, since two would mix their queues."""
     table = group_of_three()
     other = replace(leader("127.0.0.1:1", term=7), cluster="Other")
     with pytest.raises(RegistrationRefused, match="belongs to cluster DefaultCluster"):
@@ -398,7 +398,7 @@ def test_a_broker_name_belongs_to_one_cluster() -> None:
 
 
 def test_clusters_and_topics_are_listed() -> None:
-    """Lists are sorted, and a cluster's topics are those of its groups."""
+    """Clusters and topics are sorted; a cluster's topics are those of its groups."""
     table = group_of_three()
     second = replace(leader(N2, 1, 1, "TopicB"), broker_name="broker-b", cluster="Other")
     table.register(second, 20, now_s=0.0)
@@ -416,7 +416,7 @@ def test_clusters_and_topics_are_listed() -> None:
 
 
 def test_a_topic_can_be_removed_from_all_groups_or_from_some() -> None:
-    """Deleting a topic that nobody serves is no error."""
+    """A topic is removed from all groups or some; an unknown one is no error."""
     table = group_of_three()
     second = replace(leader(N2, 1, 1, "TopicA"), broker_name="broker-b")
     table.register(second, 20, now_s=0.0)
@@ -430,7 +430,7 @@ def test_a_topic_can_be_removed_from_all_groups_or_from_some() -> None:
 
 
 def test_members_and_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of registrations is refused at the limits; those within them stay."""
+    """Registrations are refused at the limits, and those within them stay."""
     monkeypatch.setattr(limits, "MEMBERS_PER_GROUP_MAX", 3)
     monkeypatch.setattr(limits, "BROKER_GROUPS_MAX", 1)
     monkeypatch.setattr(limits, "TOPICS_PER_GROUP_MAX", 2)
@@ -445,8 +445,10 @@ def test_members_and_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_topic_that_a_tool_removed_comes_back_with_its_broker() -> None:
-    """Its broker lists it still, with the same version: the next full registration repairs the
-    route; one that lists changes alone does not, and the permission to write stays taken."""
+    """A removed topic comes back with its broker's next full registration.
+
+    One that lists changes alone does not bring it, and the permission to write stays taken.
+    """
     table = RouteTable()
     table.register(leader(N0), 1, now_s=0.0)
     table.topics.wiped = frozenset({"broker-a"})

@@ -1,4 +1,4 @@
-"""Whatever a replica's files hold is read, or named: no byte of them ends an audit."""
+"""Any bytes in a replica's files are read, or named as damage; none ends an audit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(replicas: list[Replica], level: str) -> Rows:
 
 
 def values(width: int) -> Iterator[int]:
-    """What stands in a field: other bits of what was there, the least, the most, and between."""
+    """Values for a field: single bits, the most, and a half."""
     for bit in range(0, 8 * width, 5):
         yield 1 << bit
     yield (1 << (8 * width)) - 1
@@ -84,7 +84,7 @@ def test_each_field_of_a_header_may_hold_anything(tmp_path: Path) -> None:
 
 
 def test_each_field_of_a_record_may_hold_anything(tmp_path: Path) -> None:
-    """Its entry is named; the others' messages are read."""
+    """A record with any field changed is named with its entry, and other messages are read."""
     replicas, path, at, raw = written(tmp_path)
     (size,) = struct.unpack_from(">I", raw, at + HEADER_BYTES)
     draw = random.Random(7)
@@ -132,7 +132,7 @@ json_values = st.recursive(
 def test_any_replica_json_is_taken_or_refused(
     tmp_path_factory: pytest.TempPathFactory, name: str | None, value: object
 ) -> None:
-    """What is no description of a replica is refused with the file's name."""
+    """Any replica.json is taken, or refused with the file's name."""
     folder = tmp_path_factory.getbasetemp() / "any-json"
     folder.mkdir(exist_ok=True)
     fields: object = {"format": 1, "broker_name": "b", "node_id": "n", "segment_bytes": 4096}
@@ -151,7 +151,7 @@ def test_any_replica_json_is_taken_or_refused(
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    """Nobody can say what the files of a later version mean."""
+    """A format of a later version is refused, as its files may mean anything."""
     description = {"format": 99, "broker_name": "b", "node_id": "n", "segment_bytes": 4096}
     (tmp_path / "replica.json").write_text(json.dumps(description))
     with pytest.raises(ConfigError, match=r"its format is 99, and this version reads 1"):
@@ -160,7 +160,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 @given(raw=st.binary(max_size=64), signed=st.booleans())
 def test_any_head_is_taken_or_refused(raw: bytes, signed: bool) -> None:
-    """With a right checksum, too."""
+    """Any bytes of a head are taken or refused, also with a right checksum."""
     written = b"DLHD" + crc32(raw).to_bytes(4, "big") + raw if signed else raw
     try:
         head = decode_head(written)
@@ -175,7 +175,7 @@ def test_any_head_is_taken_or_refused(raw: bytes, signed: bool) -> None:
     )
 )
 def test_any_numbers_in_a_head_are_taken_or_refused(fields: tuple[int, int, int]) -> None:
-    """So are numbers that no log has."""
+    """A head's numbers are taken or refused; no log has some of them."""
     payload = msgspec.msgpack.encode([*fields, b""])
     raw = b"DLHD" + crc32(payload).to_bytes(4, "big") + payload
     try:
@@ -191,7 +191,7 @@ def test_any_numbers_in_a_head_are_taken_or_refused(fields: tuple[int, int, int]
 def test_a_replica_whose_head_is_lost_is_read_and_named(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes
 ) -> None:
-    """From its first file on, with the reason."""
+    """A replica without its head is read from its first file on, and the reason is named."""
     folder = tmp_path_factory.mktemp("head")
     _, stores = write_run(Run(messages=40, batch=10, segment_bytes=16_384, nodes=("n0",)), folder)
     (stores[0] / "log" / "head").write_bytes(raw)
@@ -202,7 +202,7 @@ def test_a_replica_whose_head_is_lost_is_read_and_named(
 
 
 def test_a_log_begins_where_its_head_says(tmp_path: Path) -> None:
-    """What is left over of a removal is not read; what is missing behind it is one damaged row."""
+    """A log begins where its head says; earlier segments are ignored, later gaps are damage."""
     replicas, _, _, _ = written(tmp_path)
     directory, bases = Path(replicas[0].directory), replicas[0].segments
     (directory / "log" / "head").write_bytes(encode_head(LogHead(bases[1], 9, 0)))
@@ -219,7 +219,7 @@ def test_a_log_begins_where_its_head_says(tmp_path: Path) -> None:
 
 
 def test_a_segment_far_away_does_not_make_a_row_for_each_that_is_missing(tmp_path: Path) -> None:
-    """One row says how many are."""
+    """Missing segments before a far one are one row with their number."""
     replicas, path, _, raw = written(tmp_path)
     far = 16_384 * 10**9
     segment_path(path.parent, far).write_bytes(raw)

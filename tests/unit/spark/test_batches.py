@@ -1,4 +1,4 @@
-"""Batches that are stored whole: what logs prove of them, and what they do not."""
+"""Batches stored as a whole: proofs in logs, and gaps that prove nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class World:
         self.batches[group].ends.append(End(rows.offset, self.at(group), None))
 
     def found(self, **logs: dict[str, Any]) -> list[tuple[str, str]]:
-        """The faults. Logs are whole and final, but for what is said of them."""
+        """Faults of the batches; logs are whole and final, unless said otherwise."""
         every = []
         for group, batches in self.batches.items():
             known = {"alike": self.ends[group], "is_final": True} | logs.get(group, {})
@@ -75,7 +75,7 @@ class World:
 
 
 def test_what_another_group_lacks_counts_if_its_log_goes_on_behind_it() -> None:
-    """Or is final: else it may have decided since, or before its first entry."""
+    """A lacking decision counts if that group's log is final or goes on behind it."""
     world = World()
     rows = world.stage("b", 1)
     world.show("b", rows)
@@ -91,7 +91,7 @@ def test_what_another_group_lacks_counts_if_its_log_goes_on_behind_it() -> None:
 
 
 def test_what_still_waits_is_missing_if_the_next_batch_is_decided() -> None:
-    """In another group's log only if that is final; where its log begins behind it, not."""
+    """A batch that still waits is missing once the next is decided, in a final log."""
     world = World()
     rows = world.stage("b", 0)
     world.decide(0, ("b", rows))
@@ -117,7 +117,7 @@ def test_groups_have_no_order_in_common() -> None:
 
 
 def test_what_not_all_replicas_hold_accuses_nobody() -> None:
-    """It may excuse: a decision there is one."""
+    """Entries that not all replicas hold accuse nobody, and may excuse."""
     world = World()
     rows = world.stage("b", 0)
     world.show("b", rows)
@@ -171,7 +171,7 @@ def record(topic: str, body: bytes, properties: dict[str, str], at: int) -> byte
 
 
 def taken(*records: tuple[str, bytes, dict[str, str]]) -> StagedBatches:
-    """What an entry of these records says."""
+    """Staged batches in an entry of these records."""
     raw = b""
     for topic, body, properties in records:
         raw += record(topic, body, properties, len(raw))
@@ -207,7 +207,7 @@ def test_any_bytes_say_something_or_nothing(note: bytes, waits: str, body: bytes
 
 @pytest.mark.parametrize("batch", ["0", "9" * 19, "9" * 20, "-1", "\uff11"])
 def test_a_number_that_no_batch_has_is_none(batch: str) -> None:
-    """Nor do numbers that no column holds end the audit."""
+    """A batch number that does not exist, or fits no column, is none."""
     half = (HALF_TOPIC, record(TOPIC, b"x", {}, 0), {STAGED: f"q 1 {batch} a", REAL_TOPIC: TOPIC})
     found = taken((OP_TOPIC, STAGED_MARK, {}), (OP_TOPIC, b"", {}), half).rows
     assert [each.batch for each in found] == ([int(batch)] if batch in ("0", "9" * 19) else [])

@@ -1,4 +1,4 @@
-"""Classes that Java has loaded are kept by one session, and used by the later ones."""
+"""Classes that Java has loaded are kept by one session and used by later ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = b"\xa8\xab\x0b\xf0"
 
 
 def options(home: Path, version: str = JAVA_17) -> str:
-    """What is told to a Java that shall keep its classes."""
+    """Java's options for keeping its classes."""
     return classes.class_options(home, version, keep=True)
 
 
@@ -35,7 +35,7 @@ def test_the_first_session_keeps_and_the_next_one_uses(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
-    """Its header is still empty: this session neither uses nor replaces it."""
+    """A file with an empty header is being written, and is neither used nor replaced."""
     archive = kept_by(options(tmp_path))
     archive.write_bytes(bytes(1000))
     assert options(tmp_path) == ""
@@ -43,7 +43,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_session_left_is_written_anew(tmp_path: Path) -> None:
-    """After ten minutes nobody is writing a file without a header."""
+    """A file without a header that is ten minutes old is written anew."""
     archive = kept_by(options(tmp_path))
     archive.write_bytes(bytes(1000))
     begun = time.time() - CLASSES_BEGUN_S - 1
@@ -66,7 +66,7 @@ def test_two_javas_in_turn_keep_a_file_each_and_a_third_replaces_the_oldest(
 
 
 def test_nothing_is_kept_unless_asked_for_and_what_there_is_is_used(tmp_path: Path) -> None:
-    """It takes half a minute and 160 MB: the user decides."""
+    """Classes are kept if asked for, as that takes time and 160 MB, and used if they exist."""
     assert classes.class_options(tmp_path, JAVA_17, keep=False) == ""
     kept_by(options(tmp_path)).write_bytes(HEADER)
     used = classes.class_options(tmp_path, JAVA_17, keep=False)
@@ -76,7 +76,7 @@ def test_nothing_is_kept_unless_asked_for_and_what_there_is_is_used(tmp_path: Pa
 def test_a_disk_that_is_nearly_full_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says how much is free, and how much there should be."""
+    """A disk that is nearly full is an error with the bytes free and needed."""
     monkeypatch.setattr(classes, "CLASSES_ROOM_BYTES_MIN", 1 << 62)
     with pytest.raises(ConfigError, match=r"\d+ MiB are free there, and at least \d+"):
         options(tmp_path)

@@ -1,4 +1,4 @@
-"""What a broker makes from its log is compared with the log: every unit, wherever it is wrong."""
+"""Files that a broker makes from its log are compared with the log, unit by unit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_was_made_from_the_log_is_as_the_log_has_it(store: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_snapshot_of_any_bytes_is_read_or_named(store: Path, seed: int) -> None:
-    """With right checksums, too."""
+    """A snapshot of any bytes is read or named as damage, also with right checksums."""
     draw = random.Random(seed)
     path = store / SNAPSHOT
     raw = path.read_bytes()

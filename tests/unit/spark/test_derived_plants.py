@@ -1,4 +1,4 @@
-"""Faults in the files that a broker makes from its log: both judges find each, unit by unit."""
+"""Planted faults in files that a broker makes from its log: both judges find each unit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def as_sends(store: Path) -> None:
 
 
 def found_by_both(store: Path) -> tuple[set[Unlike], set[Unlike]]:
-    """The units that the audit finds, and those that the second judge finds."""
+    """Units that the audit finds, and units that the second judge finds."""
     (replica,) = find_replicas([str(store)])
     _, differences = look_at(replica)
     units = {(d.file, number) for d in differences for number in range(d.first, d.last + 1)}
@@ -71,7 +71,7 @@ def found_by_both(store: Path) -> tuple[set[Unlike], set[Unlike]]:
 def test_each_fault_of_a_derived_file_is_found_by_both_judges(
     served: Path, tmp_path: Path, plant: Plant[Served]
 ) -> None:
-    """Both find the same units; and nothing where only what the snapshot does not claim is odd."""
+    """Both judges find a fault's units, and none beyond the snapshot's claim."""
     for seed in range(2):
         store = shutil.copytree(served, tmp_path / str(seed))
         plant(Served(store), random.Random(seed))
@@ -84,7 +84,7 @@ def test_each_fault_of_a_derived_file_is_found_by_both_judges(
 def test_both_judges_agree_on_random_faults_of_derived_files(
     served: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Up to three of them in one store, as far as they can be planted after each other."""
+    """Both judges agree on up to three random faults in one store."""
     draw = random.Random(seed)
     store = shutil.copytree(served, tmp_path / "store")
     for plant in draw.sample([*FOUND, *PLANTS.innocents], draw.randint(1, PLANTS_MAX)):

@@ -1,4 +1,4 @@
-"""Lines as columns: the quick reader and the careful one find the same in whatever is there."""
+"""Lines as columns: the quick reader and the careful one find the same events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def found(lines: bytes) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_line_takes_nothing_from_its_neighbours(odd: bytes) -> None:
-    """What is no event proves nothing; what is beside it counts."""
+    """An odd line proves nothing, and the lines beside it count."""
     lines = GOOD + b"\n" + odd + b"\n" + GOOD + b"\n"
     rows = found(lines)
     assert rows == [
@@ -58,7 +58,7 @@ def test_an_odd_line_takes_nothing_from_its_neighbours(odd: bytes) -> None:
 
 
 def test_the_quick_reader_takes_good_lines_at_once() -> None:
-    """And the last one may be without an end."""
+    """Good lines are taken at once, the last one also without its end."""
     assert events._read_at_once(GOOD + b"\n" + GOOD) is not None
     assert len(columns(GOOD + b"\n" + GOOD)) == 2
 

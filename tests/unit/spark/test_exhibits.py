@@ -1,4 +1,4 @@
-"""What shows a violation: a replica's bytes at a position, and the history lines about it."""
+"""Exhibits of a violation: a replica's bytes at a position, and its lines of history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replica(tmp_path: Path) -> Replica:
 
 
 def test_a_message_is_told_with_its_entry_and_its_bytes(replica: Replica) -> None:
-    """Its position may be anywhere in its record."""
+    """A position anywhere in a message's record leads to its entry and its bytes."""
     message = planting.find_message(replica, RUN.message_id(42))
 
     held = ReplicaFiles(replica).look([message.position + 20])[message.position + 20]

@@ -1,4 +1,4 @@
-"""Names as numbers: the same number wherever a name stands, and another for every other name."""
+"""Names as numbers: equal names have equal numbers everywhere, and others differ."""
 
 from __future__ import annotations
 

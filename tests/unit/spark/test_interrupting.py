@@ -1,4 +1,4 @@
-"""Ctrl-C, as an audit takes it."""
+"""Ctrl-C during an audit."""
 
 from __future__ import annotations
 

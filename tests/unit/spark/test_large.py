@@ -1,4 +1,4 @@
-"""Bodies in parts, what senders say beside the body, and queues that no client tells of."""
+"""Bodies in parts, senders' properties, and queues that no client tells of."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARTS = [
 
 @given(st.binary(max_size=300), st.binary(max_size=3000))
 def test_two_crcs_make_that_of_both(first: bytes, second: bytes) -> None:
-    """Without their bytes."""
+    """The CRC of two pieces follows from theirs, without the bytes."""
     whole = crc_of_both(zlib.crc32(first), zlib.crc32(second), len(second))
     assert whole == zlib.crc32(first + second)
 
@@ -50,7 +50,7 @@ def faults(*found: Large, removed: bool = False) -> list[tuple[int, str]]:
 
 
 def test_a_body_whose_parts_are_all_there_is_whole() -> None:
-    """In whatever order the log is read."""
+    """A body is whole if all its parts are there, in any order."""
     assert faults(MESSAGE, *PARTS) == []
     assert faults(*reversed(PARTS), MESSAGE) == []
 
@@ -71,7 +71,7 @@ def test_a_body_whose_parts_are_all_there_is_whole() -> None:
 def test_a_part_that_is_not_what_was_named_is_told(
     changed: dict[str, object], expected: list[tuple[int, str]]
 ) -> None:
-    """For each replica that has the message, by its bit."""
+    """A part that differs from the manifest is told for each replica that has the message."""
     parts = [PARTS[0], replace(PARTS[1], **changed), PARTS[2]]
     assert faults(MESSAGE, *parts) == expected
 
@@ -91,7 +91,7 @@ def test_parts_that_may_have_been_removed_with_old_segments_are_not_missed() -> 
     ],
 )
 def test_what_names_no_parts_is_altered(large: str) -> None:
-    """No such name ends an audit."""
+    """A manifest that can't be read is an altered message, and ends no audit."""
     (found,) = lacking([replace(MESSAGE, large=large)], ["T"], {"b": 3}, {"b": False})
     assert isinstance(found, Lacking)
     assert found.what == "altered"
@@ -108,7 +108,7 @@ texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 def test_what_a_sender_says_is_read_alike_from_a_record(
     own: dict[str, str], added: dict[str, str], flag: int
 ) -> None:
-    """In any order, whatever brokers have added to it."""
+    """A sender's CRC is the same from a record, whatever properties brokers have added."""
     expected = sender_crc({**own, **added}, flag)
     backwards = dict(reversed([*own.items(), *added.items()]))
     assert sender_crc_in(properties_encode(backwards), flag) == expected

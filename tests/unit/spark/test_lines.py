@@ -1,4 +1,4 @@
-"""Lines that say nothing, and clocks that fall."""
+"""Lines without meaning, and clocks that fall."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def line(kind: str, t: int = 5, /, **changed: object) -> bytes:
 
 @pytest.mark.parametrize(("kind", "field"), [(k, f) for k, v in EVENTS.items() for f in (*v, "t")])
 def test_an_event_without_what_its_kind_must_say_is_none(kind: str, field: str) -> None:
-    """It is counted, and the others say what they say."""
+    """An event without a field of its kind is counted as unreadable, and the others stay."""
     for value in (None, {"x": 1}, 2**70):
         odd = json.loads(line(kind)) | {field: value}
         look, kept = look_at(line("end"), json.dumps(odd).encode(), line(kind))
@@ -91,7 +91,7 @@ def test_a_word_that_nobody_knows_makes_a_line_none(kind: str, changed: dict[str
 
 @pytest.mark.parametrize("kind", EVENTS)
 def test_null_is_as_if_it_were_not_there(kind: str) -> None:
-    """In whatever its kind need not say, and what has no column is not looked at."""
+    """A null counts as absent in fields that a kind need not have."""
     others = dict.fromkeys({*EVENT.names} - {*EVENTS[kind], "kind", "t"})
     look, kept = look_at(line(kind, **others, size=[{"x": 0.5}]), line("end"))
     assert (look.unreadable, kept) == (0, [kind, "end"])
@@ -100,13 +100,13 @@ def test_null_is_as_if_it_were_not_there(kind: str) -> None:
 @pytest.mark.parametrize("value", [2**61, 2**63 - 1, -(2**61), -(2**63)])
 @pytest.mark.parametrize("field", ["t", "offset", "position", "began", "due", "perm", "crc"])
 def test_a_number_that_nothing_comes_to_is_none(field: str, value: int) -> None:
-    """Sums of it would end an audit; the lines beside it count."""
+    """A number beyond any log is unreadable: its sums would end an audit."""
     look, kept = look_at(line("ack"), line("ack", **{field: value}), line("ack"))
     assert (look.unreadable, kept) == (1, ["ack", "ack"])
 
 
 def test_the_last_line_of_a_file_may_be_torn() -> None:
-    """Its writer was killed; in the middle of a file nothing explains it."""
+    """A torn last line is excused by its writer's death; in the middle it is unreadable."""
     torn = line("send")[:20]
     assert look_at(line("send"), torn)[0].unreadable == 0
     assert look_at(line("send"), torn, end=False)[0].unreadable == 1

@@ -1,4 +1,4 @@
-"""Which life of its topic a place is of, and what a log says that tools did."""
+"""Lives of topics that places belong to, and the acts of tools in a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ anything = st.recursive(
 def test_two_places_have_one_queue_if_no_deletion_lies_between(
     ends: list[tuple[str, str, int]], records: list[tuple[tuple[str, str, int], int]]
 ) -> None:
-    """In the log of that broker, of that topic; other topics and brokers keep their queues."""
+    """Two places share a queue if no deletion of that topic lies between, in that broker's log."""
     own = np.array([queue_numbers(broker, [(t, queue)])[0] for (broker, t, queue), _ in records])
     found = Lives(ends).in_lives(own, np.array([position for _, position in records]))
     named = [
@@ -42,7 +42,7 @@ def test_two_places_have_one_queue_if_no_deletion_lies_between(
 
 
 def test_no_topic_has_the_name_of_a_life() -> None:
-    """The name says which it is, and of which topic."""
+    """A life's name has its topic and its number, and no topic can have such a name."""
     assert life_name("T", 0) == "T"
     assert life_name("T", 1) == "T (life 2)"
     assert without_life("T (life 2)") == without_life("T") == "T"
@@ -68,7 +68,7 @@ def taken(body: bytes) -> GroupsLogged:
     ],
 )
 def test_an_entry_says_what_a_tool_did(change: object, acts: list[object]) -> None:
-    """What, to whom, what that has now, and where the entry is."""
+    """An entry has a tool's act, its object, the new value, and the place."""
     assert taken(msgspec.msgpack.encode(change)).acts == acts
 
 
@@ -81,6 +81,6 @@ def test_an_entry_says_what_a_tool_did(change: object, acts: list[object]) -> No
     | anything,
 )
 def test_a_change_of_any_content_is_read_or_passed_over(name: object, fields: object) -> None:
-    """No bytes of an entry end an audit."""
+    """A change of any bytes is read or passed over."""
     for act in taken(msgspec.msgpack.encode([name, fields])).acts:
         assert isinstance(act[1], str)

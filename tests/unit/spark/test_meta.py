@@ -1,4 +1,4 @@
-"""What a history says of its run: taken as it is, or refused with the name of the file."""
+"""The first line of a history: taken as it is, or refused with the file's name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_any_value_of_a_field_is_taken_or_refused_by_name(
     [b"", b"\n", b"null", b"[]", b'{"kind":"meta"', b'{"kind":"meta","topic":"\\ud800"}', b"\xff"],
 )
 def test_a_first_line_that_is_no_description_describes_nothing(tmp_path: Path, line: bytes) -> None:
-    """Then topics are those that were sent to."""
+    """A history without a description has the topics that were sent to."""
     history = tmp_path / "h.jsonl"
     history.write_bytes(line + b"\n" + json.dumps(META).encode() + b"\n")
     meta = read_meta(history, lambda: {"sent"})

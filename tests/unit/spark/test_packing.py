@@ -1,4 +1,4 @@
-"""A history as Parquet: what was in its lines is in its rows."""
+"""A history as Parquet: its rows have all that its lines had."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows_of(lines: list[bytes], tmp_path: Path) -> list[dict[str, object]]:
 
 
 def test_every_field_is_kept(tmp_path: Path) -> None:
-    """In its column, or in the rest."""
+    """A field is kept in its column, or in the column `rest`."""
     meta, ack = rows_of([json.dumps(event).encode() for event in (META, ACK)], tmp_path)
 
     for row, event in ((meta, META), (ack, ACK)):
@@ -40,7 +40,7 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_fits_no_column_proves_nothing_and_is_not_lost(tmp_path: Path) -> None:
-    """Wrong types, numbers too wide, lines that are no events, half ones."""
+    """Lines that fit no column prove nothing and are kept: wrong types, halves, no events."""
     rows = rows_of([json.dumps(ODD).encode(), b"[1]", b"7", b"\xff\xfe", b'{"kind":"a'], tmp_path)
 
     assert [row.get("kind") for row in rows] == [None] * 5
@@ -67,7 +67,7 @@ def test_many_lines_and_endless_ones_are_read_in_parts(
 
 
 def test_a_history_is_of_one_kind(tmp_path: Path) -> None:
-    """And is told by its files' names; what is there is not written over."""
+    """A history is lines or Parquet, by its files' names, and is never written over."""
     rows_of([json.dumps(ACK).encode()] * 3, tmp_path)
     packed = tmp_path / "packed"
 

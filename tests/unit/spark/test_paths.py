@@ -1,4 +1,4 @@
-"""What an audit says of its places before it starts Spark."""
+"""Errors about an audit's paths, before Spark starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _device(path: Path) -> None:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever starts Spark fails the test."""
+    """Make a start of Spark fail the test."""
 
     def started(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
@@ -58,7 +58,7 @@ def test_what_can_not_be_read_twice_is_refused(
 def test_a_directory_where_a_history_has_a_file_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """It is named, also beside files that can be read."""
+    """A directory among the history's files is named and refused."""
     _, stores = write_run(Run(messages=10, nodes=("n0",)), tmp_path / "run")
     history = tmp_path / "run" / "history"
     (history / name).mkdir()

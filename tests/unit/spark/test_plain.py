@@ -1,4 +1,4 @@
-"""Records read many at once are what they are one by one, and whatever is odd is left to that."""
+"""Records that are read many at a time equal those read one by one; odd ones are left to that."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_sound_records_read_at_once_are_what_they_are_one_by_one(verify: bool) -
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_damage_is_left_to_those_who_look_at_records_one_by_one(verify: bool) -> None:
-    """With any byte changed either nothing is found at once, or the same, and no error."""
+    """A changed byte gives the same records, or leaves all to reading one by one."""
     refused = 0
     for seed in range(400):
         print(f"seed {seed}")

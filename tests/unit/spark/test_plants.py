@@ -1,4 +1,4 @@
-"""Plants: for each group of properties there are many kinds, and the audit's page says how many."""
+"""Planted faults: each group of properties has many kinds, and the audit's page their number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUPS: Final = (
 
 @pytest.mark.parametrize("numbers", GROUPS)
 def test_each_group_of_properties_has_many_kinds_of_faults(numbers: tuple[int, ...]) -> None:
-    """At least thirty, each another function."""
+    """A group of properties has at least thirty faults, each another function."""
     kinds = {fault.plant for fault in FAULTS if fault.number in numbers}
     assert len(kinds) >= KINDS_MIN, len(kinds)
 

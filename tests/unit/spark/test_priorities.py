@@ -1,4 +1,4 @@
-"""What the audit takes for granted of topics of priorities."""
+"""Bounds that the audit shares with brokers about topics with priorities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqspark.limits import IN_HAND_MAX
 
 
 def test_nothing_is_judged_that_the_broker_may_hold_back() -> None:
-    """With so many in hand a queue has nothing new; with fewer, good brokers would be accused."""
+    """The audit judges no queue with so many messages in flight that the broker gives none."""
     assert IN_HAND_MAX <= mqbroker.limits.POP_IN_FLIGHT_PER_QUEUE_MAX
 
 

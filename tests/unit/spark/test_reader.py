@@ -1,4 +1,4 @@
-"""Reading segments: what is whole, what is damaged, and where reading goes on."""
+"""Reading segments: whole entries, damage, and where reading goes on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_entry_and_message_of_a_sound_log_is_read(replicas: list[Replica])
 
 
 def test_every_column_of_a_message_is_what_was_written(replicas: list[Replica]) -> None:
-    """All fields, computed and stored, of one record."""
+    """All columns of a record, computed and stored, are as they were written."""
     row = read(replicas[:1], MESSAGES)[17]
     body, keys = row.pop("body"), {"KEYS": "key-10", "UNIQ_KEY": RUN.message_id(17)}
     assert isinstance(body, bytes)
@@ -101,7 +101,7 @@ def test_only_wanted_columns_come_and_in_the_wanted_order(replicas: list[Replica
 
 
 def test_merged_messages_come_once_and_name_their_holders(replicas: list[Replica]) -> None:
-    """What two replicas hold alike is one row; an entry that differs is one for each."""
+    """Entries that replicas hold alike are one row, and a different one is a row each."""
     target = RUN.message_id(42)
     planting.flip(replicas[1], target, recompute=False)
     rows = read(replicas, MESSAGES, "holders", "unique_key", "entry_index", merge=True)
@@ -172,7 +172,7 @@ def test_links_are_checked_across_segments(replicas: list[Replica]) -> None:
 
 @pytest.mark.parametrize("shorten", [False, True], ids=["zeros", "short file"])
 def test_a_cut_off_entry_is_damage(shorten: bool, replicas: list[Replica]) -> None:
-    """What is left of it is a range of bytes; a file that became shorter is another."""
+    """A cut entry is one damaged range, and a shortened file another."""
     last = read(replicas[:1], ENTRIES)[-1]
     planting.truncate(replicas[0], 1, shorten=shorten)
     bad = damage(read(replicas[:1], ENTRIES))
@@ -197,7 +197,7 @@ def test_a_missing_segment_is_damage(replicas: list[Replica]) -> None:
 
 
 def test_an_empty_segment_has_no_rows(replicas: list[Replica]) -> None:
-    """A segment that is reserved beforehand holds nothing yet, and that is no error."""
+    """An empty segment, reserved beforehand, has no rows and no error."""
     after = replicas[0].segments[-1] + 32_768
     (Path(replicas[0].directory) / "log" / f"{after:020}.seg").write_bytes(bytes(32_768))
     (again, *_) = find_replicas([replicas[0].directory])
@@ -221,7 +221,7 @@ def test_no_damage_stops_the_reader(seed: int, replicas: list[Replica]) -> None:
 def stored(
     topic: str, body: bytes, position: int, properties: dict[str, str], sys_flag: int = 0
 ) -> bytes:
-    """A record."""
+    """An encoded record of the test."""
     return encode_record(
         topic=topic.encode(),
         queue_id=0,
@@ -299,7 +299,7 @@ def test_bodies_are_compared_as_they_were_sent(
 
 
 def test_a_body_in_parts_has_the_checksum_that_its_message_tells(tmp_path: Path) -> None:
-    """Of the whole, by the form that our producer writes; a body of its own has its own."""
+    """A body in parts has its manifest's checksum, and a plain body its own."""
     manifest = Manifest("set", 5 << 20, 0x1234ABCD, MessageQueue("%PARTS%T", "b", 0), [(7, 9)])
     told = {"UNIQ_KEY": "k", "LARGE_BODY": manifest.encode()}
     replica = log_of(tmp_path, [("T", b"", told, 0)], [("T", BODY, told, 0)])
@@ -308,7 +308,7 @@ def test_a_body_in_parts_has_the_checksum_that_its_message_tells(tmp_path: Path)
 
 
 def test_what_the_broker_itself_has_moved_is_told_apart(tmp_path: Path) -> None:
-    """All behind the note that opens an entry; a note within one moves nothing."""
+    """A note at an entry's beginning marks the rest as moved by the broker; later ones don't."""
     note, message = (OP_TOPIC, b"x", {}, 0), ("rmq_sys_wheel_timer", b"y", {"UNIQ_KEY": "k"}, 0)
     replica = log_of(tmp_path, [message], [note, message, message], [message, note, message])
     rows = read([replica], MESSAGES, "moved")

@@ -1,4 +1,4 @@
-"""Which readings are doubtful: by the definitions, offset by offset."""
+"""Doubtful readings, by the definitions and offset by offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqspark.screening.readings import (
 )
 
 Said = list[tuple[int, int, int]]
-"""What was said, of which offset, when."""
+"""Readings as (kind, offset, time)."""
 #: Four messages, delivered and committed one by one.
 SOUND: Said = [
     (what, offset + (what == COMMITTED), 10 * offset + what)
@@ -78,7 +78,7 @@ def has_fallen(said: Said) -> bool:
 def test_what_is_wrong_by_the_definitions_is_doubtful(
     offsets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On random readings, in ranges of a few offsets or in one; and what is sound is not."""
+    """Random wrong readings are doubtful and sound ones are not, in small ranges or one."""
     monkeypatch.setattr(readings, "RANGE_OFFSETS", offsets)
     counts, extra = np.zeros((3, 2), int), 0
     for seed in range(3000):
@@ -113,7 +113,7 @@ def test_what_is_wrong_by_the_definitions_is_doubtful(
     ],
 )
 def test_what_says_too_little_is_doubtful(odd: tuple[int, int, int], expected: list[bool]) -> None:
-    """Without an offset or a time, and where a tool set the offset: that is for the judges."""
+    """A reading without an offset or a time is doubtful: the judges look at it."""
     assert doubts_of([*SOUND, odd]) == expected
 
 

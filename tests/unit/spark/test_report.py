@@ -1,4 +1,4 @@
-"""What people see of a verdict."""
+"""Verdicts as people see them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OK = Verdict(judgements=VIOLATED.judgements[1:], counts={"sent": 10}, notes=[])
 
 
 def test_a_verdict_holds_if_every_property_does() -> None:
-    """One violation is enough."""
+    """A verdict with one violated property does not hold."""
     assert (OK.holds, VIOLATED.holds) == (True, False)
     assert (OK.written().verdict, VIOLATED.written().holds) == ("ok", False)
 
@@ -68,7 +68,7 @@ def test_a_terminal_is_shown_what_messages_hold_and_does_not_obey_it() -> None:
 
 
 def test_the_page_needs_no_network_and_escapes_what_it_shows() -> None:
-    """One self-contained file: no address is in it, and no id becomes markup."""
+    """The page is one file without addresses, and escapes what it shows."""
     page = html_report(VIOLATED.written(), "mqaudit --history 'a&b'")
     assert "http:" not in page
     assert "src=" not in page

@@ -117,7 +117,7 @@ def test_what_may_be_is_not_suspect(said: list[Said]) -> None:
     ],
 )
 def test_what_contradicts_itself_is_suspect(said: list[Said]) -> None:
-    """Never sent, not everywhere, twice, damaged, refused, at two places, with two bodies."""
+    """A message that was never sent, lost, doubled, damaged or moved is suspect."""
     assert is_suspect(*said)
 
 
@@ -194,7 +194,7 @@ def skipped(rows: Rows, at: int) -> Rows:
 
 @pytest.mark.usefixtures("_range_offsets")
 def test_a_queue_in_order_is_not_doubtful() -> None:
-    """Nor one whose end nobody has read yet, or that nobody acknowledged or read."""
+    """A queue in order is not doubtful, though its end is not read or acknowledged yet."""
     good = np.concatenate([queue(range(20)), queue(range(9), 2)])
     assert doubtful(good) == []
     good["read_t"][15:] = NONE
@@ -207,14 +207,14 @@ def test_a_queue_in_order_is_not_doubtful() -> None:
 @pytest.mark.usefixtures("_range_offsets")
 @pytest.mark.parametrize("spoil", [missing, twice, misplaced, overtaken, late, skipped])
 def test_a_fault_anywhere_makes_its_queue_doubtful(spoil: Callable[[Rows, int], Rows]) -> None:
-    """In a range or at its edge; and that queue only."""
+    """A fault in a range or at its edge makes its queue doubtful, and no other."""
     for at in range(1, 18):
         rows = np.concatenate([queue(range(9), 2), spoil(queue(range(20)), at)])
         assert doubtful(rows) == [1], at
 
 
 def test_rows_survive_their_packets() -> None:
-    """As bytes, and as columns, in which no value is null."""
+    """Rows survive as bytes, and as columns, in which no value is null."""
     rows = queue(range(10))
     rows["read_t"][3] = NONE
     packets = list(divided(rows, rows["queue_offset"] % 3))
@@ -267,7 +267,7 @@ def test_parts_have_each_line_once(
 def test_an_endless_line_is_no_event_and_hides_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a line that is too long only the beginning is held."""
+    """A line that is too long is held only at its beginning, and hides no other."""
     monkeypatch.setattr(parts_module, "LINE_BYTES_MAX", 64)
     monkeypatch.setattr(parts_module, "LINES_BYTES_MAX", 70)
     good = '{"kind":"send","t":1,"id":"m","topic":"T"}'
@@ -305,12 +305,12 @@ def test_segments_that_go_on_are_one_log() -> None:
     ],
 )
 def test_what_differs_or_does_not_go_on_is_no_agreed_log(looks: list[SegmentLook]) -> None:
-    """In a segment of any replica, and between segments."""
+    """Segments that differ, or leave a gap, make no agreed log."""
     assert agreed_logs({"b": 1}, looks) is None
 
 
 def test_a_log_may_begin_behind_its_first_entry() -> None:
-    """With the index that its head says, or any if that is not known; so of all replicas."""
+    """A log may begin later with its head's index, or any if unknown, on all replicas."""
     assert agreed_logs({"b": 4}, [look(0, 4, 6)]) == {"b": Log(3, 90, {1: 0})}
     assert agreed_logs({"b": 0}, [look(0, 4, 6)]) == {"b": Log(3, 90, {1: 0})}
     assert agreed_logs({"b": None}, [look(0, 1, 3)]) is None

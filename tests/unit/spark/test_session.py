@@ -1,4 +1,4 @@
-"""Finding a Java: which one is taken, what is said if none will do, and what workers begin with."""
+"""Java for Spark: which one is found, errors without one, and the workers' settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both would do; JAVA_HOME is what the user chose."""
+    """JAVA_HOME, the user's choice, comes before the path."""
     chosen = fake_java(tmp_path / "chosen", "21.0.8")
     other = fake_java(tmp_path / "other", "17.0.15")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "chosen"))
@@ -71,7 +71,7 @@ def test_the_message_says_what_was_found_and_what_to_do(
 def test_the_launcher_leaves_out_what_java_can_not_serve(
     version: str, opened: bool, tmp_path: Path
 ) -> None:
-    """All other arguments reach Java as they are, blanks included."""
+    """The launcher passes all other arguments to Java as they are, blanks included."""
     java = fake_java(tmp_path / "real", version)
     home = tmp_path / "home"
     home.mkdir()
@@ -91,7 +91,7 @@ def test_the_launcher_leaves_out_what_java_can_not_serve(
 def test_a_read_only_environment_has_its_folder_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which lasts, so that later sessions find what this one keeps there."""
+    """A read-only environment uses the user's cache, so that later sessions find it."""
     monkeypatch.setattr("sys.prefix", "/proc/nothing-can-be-made-here")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert session._home(lasting=True) == tmp_path / "dledger-spark"
@@ -114,7 +114,7 @@ def test_what_must_last_is_not_put_into_a_temporary_folder(
 def test_a_cache_without_a_whole_path_is_the_one_at_home(
     cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the standard for this variable says; nothing is made where the program happens to run."""
+    """A relative cache path counts as unset, as the standard for that variable says."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.prefix", "/proc/nothing-can-be-made-here")
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
@@ -123,7 +123,7 @@ def test_a_cache_without_a_whole_path_is_the_one_at_home(
 
 
 def test_only_the_archives_of_a_pyspark_that_is_installed_are_left_out(tmp_path: Path) -> None:
-    """Another Spark's archive is the only one that has what its JAR files need."""
+    """Archives of an installed PySpark are left out; another Spark needs its own."""
     site, other = tmp_path / "site-packages", tmp_path / "spark-home"
     doubled = [str(site / "pyspark/python/lib" / name) for name in ("pyspark.zip", "py4j-src.zip")]
     kept = [str(other / "python/lib/pyspark.zip"), str(tmp_path / "mine.zip"), str(site), ""]

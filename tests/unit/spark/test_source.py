@@ -1,4 +1,4 @@
-"""The data source's options, and what is planned from directories."""
+"""The data source's options, and its plan of directories."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_bad_option_is_refused_by_name(options: dict[str, str], complaint: str
 
 
 def test_a_path_is_needed(stores: list[str]) -> None:
-    """Without directories, or with an unknown verification, there is no reader."""
+    """A reader needs a path and a known verification."""
     with pytest.raises(ConfigError, match="needs a path"):
         source().reader(schema=source().schema())
     with pytest.raises(ConfigError, match="verify='maybe'"):
@@ -58,7 +58,7 @@ def test_a_path_is_needed(stores: list[str]) -> None:
 
 
 def test_paths_are_separated_by_semicolons_or_a_json_list() -> None:
-    """Both forms that Spark hands over."""
+    """Paths are given with semicolons or as a JSON list, as Spark passes both."""
     assert split_paths("a;b c;") == ["a", "b c"]
     assert split_paths('["a", "b;c"]') == ["a", "b;c"]
 
@@ -76,7 +76,7 @@ def test_there_is_one_partition_for_each_segment(stores: list[str]) -> None:
 
 
 def test_directories_that_are_no_replicas_are_refused(tmp_path: Path, stores: list[str]) -> None:
-    """No description, a broken one, the same replica twice, a foreign segment size."""
+    """Directories without a whole description, twice, or of other segments are refused."""
     with pytest.raises(ConfigError, match="has no replica.json"):
         find_replicas([str(tmp_path)])
     with pytest.raises(ConfigError, match="both hold node n0 of broker-a"):

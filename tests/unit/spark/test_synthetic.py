@@ -1,4 +1,4 @@
-"""A run that is written for measurements says the same as lines and as columns."""
+"""A synthetic run for measurements is the same as lines and as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of pulled records: what `ReceivedMessage` says of each, for any record."""
+"""Columns of pulled records equal the fields of `ReceivedMessage`, for any record."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def some_record(chance: random.Random, offset: int, *, odd: bool = True) -> byte
 
 
 def one_by_one(message: ReceivedMessage) -> dict[str, Any]:
-    """The same row, field by field."""
+    """The row of one message, field by field."""
     try:
         properties = properties_decode(message.record.properties)
     except Exception:
@@ -127,7 +127,7 @@ def test_each_row_is_what_its_message_says() -> None:
 
 
 def test_any_columns_come_in_any_order() -> None:
-    """Those that are named, and only those are made."""
+    """Named columns alone are made, in any order."""
     chance = random.Random(39)
     table = RecordTable(b"".join(some_record(chance, n) for n in range(20)))
     whole = only(maker().batches(table))

@@ -1,4 +1,4 @@
-"""The options of the data source `rocketmq`: what they mean, and what is refused."""
+"""Options of the data source `rocketmq`: their meaning, and wrong ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_defaults_are_those_of_sparks_source_for_kafka() -> None:
 
 
 def test_topics_are_named_matched_or_assigned() -> None:
-    """By exactly one of three options; names of options have no case, as in Spark."""
+    """Topics are given by exactly one of three options, whose names have no case, as in Spark."""
     assert options(subscribe=" B , A,").topics == ("A", "B")
     given = {"NAMESERVER": "127.0.0.1:1", "subscribepattern": "T.*"}
     matching = parse(given, streaming=True)
@@ -64,7 +64,7 @@ def test_topics_are_named_matched_or_assigned() -> None:
 def test_reading_begins_at_a_word_an_offset_or_a_time(
     given: dict[str, object], place: Place
 ) -> None:
-    """Offsets are those that the progress of a query shows, or rocketmq-spark's."""
+    """A start is a word, a time, or offsets as a query's progress or rocketmq-spark has them."""
     assert options(**given).start == place
     ending = {name.replace("starting", "ending"): value for name, value in given.items()}
     if "life" not in str(given) and place.word != "earliest":
@@ -79,7 +79,7 @@ def test_a_user_signs_and_a_secret_is_not_shown() -> None:
 
 
 def test_messages_are_filtered_by_tags_or_sql() -> None:
-    """As RocketMQ's consumers write it."""
+    """Filters by tags or SQL92 are written as for RocketMQ's consumers."""
     assert options(subExpression="A || B").tags == {"A", "B"}
     assert options(subExpression="n > 3", expressionType="SQL92").expression == Sql("n > 3")
     assert not options(subExpression="*").tags
@@ -126,14 +126,14 @@ def test_messages_are_filtered_by_tags_or_sql() -> None:
     ],
 )
 def test_what_can_not_be_heeded_is_an_error(given: dict[str, str], said: str) -> None:
-    """It names the option, and what it may be."""
+    """A wrong option is an error with its name and the possible values."""
     with pytest.raises(ConfigError, match=said):
         options(**given)
 
 
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "maxBytesPerTrigger", "group"])
 def test_a_batch_read_has_no_options_of_streams(name: str) -> None:
-    """They would have no effect."""
+    """An option of streams is refused for a batch read, where it would do nothing."""
     with pytest.raises(ConfigError, match=f"{name} is for streams"):
         options(streaming=False, **{name: "1"})
     with pytest.raises(ConfigError, match="can't end at -2"):
@@ -141,7 +141,7 @@ def test_a_batch_read_has_no_options_of_streams(name: str) -> None:
 
 
 def test_columns_come_as_they_are_named() -> None:
-    """All but the map of properties by default; each once."""
+    """Columns come as they are named, once each; by default all but the map of properties."""
     assert arrow_schema((), headers=False).names == [*COLUMNS][:-1]
     assert arrow_schema((), headers=True).names == [*COLUMNS]
     assert arrow_schema(("offset", "key"), headers=True).names == ["offset", "key", "properties"]
@@ -152,7 +152,7 @@ def test_columns_come_as_they_are_named() -> None:
 
 
 def test_another_spark_is_refused() -> None:
-    """With the versions that will do."""
+    """An unsupported Spark is refused with the versions that will do."""
     for version in ("4.0.0", "4.1.2", "4.2.0.dev1", "4.3.0"):
         check_version(version)
     for version in ("3.5.6", "4.4.0", "5.0.0"):

@@ -1,4 +1,4 @@
-"""Which ranges a batch has, and how far it goes: by values alone."""
+"""Ranges of a batch, and its end, from values alone."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_stored_batch_has_the_ranges_that_it_had(
 
 
 def test_a_checkpoint_gives_back_its_positions() -> None:
-    """As text that is the same for the same positions, in whatever order they came."""
+    """A checkpoint gives its positions back, as a text that does not depend on their order."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -96,7 +96,7 @@ def test_a_checkpoint_gives_back_its_positions() -> None:
 
 @pytest.mark.parametrize("told", [{"T": 3}, {"T": {"b": {"x": 1}}}, {"T": {"b": {"0": -1}}}])
 def test_a_checkpoint_of_another_source_is_refused(told: dict[str, object]) -> None:
-    """Kafka's, for example."""
+    """A checkpoint of another source, for example Kafka's, is refused."""
     with pytest.raises(BadInput, match="another source"):
         from_json(told)  # type: ignore[arg-type]
 
@@ -144,8 +144,10 @@ class Model:
 
 
 def test_every_message_is_in_one_batch_or_was_lost() -> None:
-    """A long run over topics that live: each offset of each life is read once, in order, or a loss
-    tells of it, or retention took it before it was announced; and every batch has an end."""
+    """Each offset of each life is read once in order, or was lost with a notice, or had expired.
+
+    A long run over topics that live; every batch has an end.
+    """
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -186,7 +188,7 @@ def test_every_message_is_in_one_batch_or_was_lost() -> None:
 
 
 def test_a_limit_is_shared_by_what_queues_have() -> None:
-    """In rows, in bytes, or the lower of both; a message of each at least."""
+    """A limit in rows, bytes or both is shared by the queues' backlogs, one message at least."""
     start = {queue: Position(0) for queue in QUEUES[:3]}
     end = dict(zip(QUEUES[:3], map(Position, (100, 300, 1)), strict=True))
 

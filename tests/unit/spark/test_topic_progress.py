@@ -1,4 +1,4 @@
-"""How far a query is behind its topics, from positions and ends; and lines of long jobs."""
+"""A query's lag behind its topics, from positions and ends; and lines of long jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_lag_of_a_topic_is_that_of_its_queues() -> None:
     ],
 )
 def test_what_is_gone_is_no_lag(at: Position, ends: Bounds, begin: int | None) -> None:
-    """Only what can still be read counts."""
+    """The lag counts only messages that can still be read."""
     found = unread({A: at}, {A: ends})
     assert found == ([] if begin is None else [Range(A, begin, ends.end, ends.life)])
 
@@ -67,7 +67,7 @@ def test_positions_of_another_source_are_none(told: str | None) -> None:
 
 
 def test_a_query_that_ended_is_shown_no_more() -> None:
-    """And neither is a topic that it reads no more."""
+    """An ended query, and a topic that is read no more, are not shown."""
     figures = Figures()
     registry = figures.registry
     labels = {"query": "q", "topic": "T"}

@@ -1,4 +1,4 @@
-"""What a write to topics may say: a wrong option or column is an error that names it."""
+"""Options and columns of a write to topics: a wrong one is an error that names it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMNS = {"value": "binary", "key": "string"}
 
 
 def test_options_are_read_whatever_their_case() -> None:
-    """And what Spark adds for itself is let through."""
+    """Options have no case, and Spark's own are let through."""
     given = {name.upper(): value for name, value in OPTIONS.items()} | {"checkpointLocation": "/c"}
     options = parse_sink(given, COLUMNS)
     assert (options.cluster.name_server, options.topic) == ("10.0.0.1:9876", "T")
@@ -40,6 +40,6 @@ def test_options_are_read_whatever_their_case() -> None:
 def test_what_is_wrong_is_named(
     changed: dict[str, str], columns: dict[str, str], told: str
 ) -> None:
-    """Before a row is sent."""
+    """A wrong option or column is named before a row is sent."""
     with pytest.raises(ConfigError, match=told):
         parse_sink(OPTIONS | changed, columns)

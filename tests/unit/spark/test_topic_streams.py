@@ -1,7 +1,7 @@
-"""Topics as streams and tables, against a real cluster, with a small engine in place of Spark's.
+"""Topics as streams and tables, against a real cluster, with a small engine for Spark's.
 
 The engine calls a stream as Spark's does: offsets go through JSON, a batch is planned from the
-stored ones, and whoever reads has been pickled.
+stored ones, and every reader has been pickled.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def source(cluster: ThreadedCluster, **options: object) -> RocketmqSource:
 
 
 def rows_of(given: RocketmqSource, partitions: list[Any], *, streaming: bool = False) -> Rows:
-    """What workers read: each has a copy of a reader that was never opened."""
+    """Rows that workers read; each has a copy of a reader that was never opened."""
     make_reader = given.streamReader if streaming else given.reader
     copy = pickle.loads(pickle.dumps(make_reader(given.schema())))  # noqa: S301 - our own
     found: Rows = []
@@ -113,7 +113,7 @@ def make(cluster: ThreadedCluster, topic: str, queues: int = 2) -> None:
 
 
 def test_a_table_is_what_the_topic_has(cluster: ThreadedCluster) -> None:
-    """All of it, or what lies between offsets and times; filtered by the broker; in pieces."""
+    """A table is the whole topic, or a part by offsets or times, filtered by the broker."""
     make(cluster, "Table")
     with cluster.producer("P") as producer:
         for number, body in enumerate(numbered(40)):
@@ -150,8 +150,7 @@ def test_a_table_is_what_the_topic_has(cluster: ThreadedCluster) -> None:
 
 
 def test_batches_are_exact_over_restarts(cluster: ThreadedCluster) -> None:
-    """With any limit, also one that is smaller than an entry: each message once, and in order of
-    its queue; a batch that is planned again is the same."""
+    """Batches of any limit have each message once, in its queue's order, also planned again."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -214,7 +213,7 @@ def test_topics_come_grow_and_are_made_again(cluster: ThreadedCluster) -> None:
 
 
 def test_a_loss_is_a_row_of_the_table_and_once(cluster: ThreadedCluster, tmp_path: Path) -> None:
-    """It names queue, offsets and reason; a batch that is repeated adds none."""
+    """A loss is one row with queue, offsets and reason, also if the batch is repeated."""
     make(cluster, "Lost", 1)
     send(cluster, "Lost", numbered(10))
     broker = cluster.groups[0]
@@ -256,7 +255,7 @@ def test_the_group_is_where_the_checkpoint_is(cluster: ThreadedCluster) -> None:
 
 
 def test_those_that_read_are_members_of_the_group(cluster: ThreadedCluster) -> None:
-    """As long as a task reads, brokers show it, whichever of its topics it has come to."""
+    """Brokers show a task as a member of the group while it reads any of its topics."""
     for topic in ("Members1", "Members2"):
         make(cluster, topic, 1)
         send(cluster, topic, numbered(4))
@@ -282,8 +281,7 @@ def test_those_that_read_are_members_of_the_group(cluster: ThreadedCluster) -> N
 def test_a_batch_of_any_plan_is_the_same_batch(
     cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However its queues are shared among tasks, and cut into pieces: the same messages, those of
-    a queue in order."""
+    """A batch has the same messages, however its queues are shared out and cut into pieces."""
     make(cluster, "Shared", 3)
     send(cluster, "Shared", numbered(60))
     counts, batches = [], []
@@ -305,7 +303,7 @@ def test_a_batch_of_any_plan_is_the_same_batch(
 def test_large_and_compressed_bodies_are_whole(
     cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that lie in parts, too, and those of every compression."""
+    """Bodies in parts, and compressed ones, come whole."""
     monkeypatch.setattr("mqclient.producing.producer.MESSAGE_BODY_BYTES_MAX", 1000)
     monkeypatch.setattr(limits, "LARGE_PART_BYTES", 400)
     bodies = [random.Random(number).randbytes(3000) for number in range(3)]

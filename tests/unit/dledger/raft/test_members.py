@@ -86,7 +86,7 @@ def test_learners_and_strangers_make_no_majority() -> None:
 
 
 def test_a_configuration_survives_its_encodings() -> None:
-    """A configuration in an entry lacks index and term, which are the entry's; the file has both."""
+    """A configuration in an entry lacks index and term, which the entry has; the file has both."""
     members = Configuration(group("a", "b")).with_learner("x", NEW)
     assert decode_members(encode_members(members)) == members
     history = [Configuration(group("a")), Configuration(members, 7, 3)]

@@ -157,7 +157,7 @@ def test_a_code_above_16_bits_does_not_fit_the_rocketmq_header() -> None:
 def test_an_unknown_language_is_none_and_a_missing_one_java(
     json: bytes, language: Language | None
 ) -> None:
-    """An unknown language is None and a missing one Java, as in the reference; the request counts."""
+    """An unknown language is None and a missing one Java, as in the reference."""
     command = decode_frame(payload(0, json))
     assert (command.code, command.language) == (34, language)
 
