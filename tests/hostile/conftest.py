@@ -1,4 +1,4 @@
-"""The helpers beside these tests can be imported, and their failures tell values."""
+"""Imports and assertion messages for the helpers beside these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For each code that a broker serves, the dearest requests that it may be sent.
+"""The dearest requests that a broker may be sent, for each code that it serves.
 
 `largest` has the state that they go to. Bodies are made when they are asked for.
 """
@@ -44,7 +44,7 @@ Requests: TypeAlias = Callable[[], Iterator[Command]]
 
 LARGEST_BODY = FRAME_BYTES_MAX - HEADER_BYTES_MAX - 64
 ALL = "DEAREST" in os.environ
-"""All forms, also those that differ little."""
+"""True to try all forms, also those that differ little."""
 LONG = "x" * (HEADER_BYTES_MAX - 4096)
 QUEUES = limits.QUEUES_PER_TOPIC_MAX
 
@@ -71,7 +71,7 @@ def loose(inner: bytes, size: int) -> bytes:
 
 
 def rows(name: str, row: Mapping[str, object], varied: str, count: int, **beside: object) -> bytes:
-    """A document with so many rows; one member of each has its number."""
+    """A document with `count` rows, one member of which has the row's number."""
     named = [{**row, varied: f"row-{number}"} for number in range(count)]
     return json.dumps({**beside, name: named}).encode()
 
@@ -85,7 +85,7 @@ def full(name: str, row: Mapping[str, object], varied: str, **beside: object) ->
 
 
 def asks(code: int, *exts: Mapping[str, ExtValue]) -> Requests:
-    """Requests without a body, ours and stock ones; and one with a header as long as may be."""
+    """Requests without a body, ours and stock ones, and one with the longest header."""
 
     def made() -> Iterator[Command]:
         for ext in exts or ({},):
@@ -99,7 +99,7 @@ def asks(code: int, *exts: Mapping[str, ExtValue]) -> Requests:
 
 
 def sends(code: int, *bodies: Callable[[], Iterator[bytes]]) -> Requests:
-    """Requests whose body is a document: dear ones of their kind, and those of no kind."""
+    """Requests with a document as body: dear ones of their kind, and wrong ones."""
 
     def made() -> Iterator[Command]:
         for some in (*bodies, hostile_bodies):
@@ -143,14 +143,14 @@ def pops() -> Iterator[Command]:
 
 
 def notifications() -> Iterator[Command]:
-    """The same looks."""
+    """Looks of NOTIFICATION at the same queues as pops."""
     for request in pops():
         request.code = Code.NOTIFICATION
         yield request
 
 
 def pulls(code: int) -> Requests:
-    """With filters that nothing passes, and of as much as fits."""
+    """Pulls with filters that no message passes, and pulls of as much as fits."""
 
     def made() -> Iterator[Command]:
         for expression, kind in FILTERS:
@@ -168,9 +168,11 @@ def pulls(code: int) -> Requests:
 
 
 def batches() -> Iterator[Command]:
-    """As many messages as a batch may have, and as large, with whatever the broker looks at in
-    them. Each is sent for the first time, and each once more: that is answered with the first
-    copy's place. The last ones begin with a key that others had."""
+    """Batches as large, and with as many messages, as may be, in each shape.
+
+    Each is sent for the first time and once more: that is answered with the first copy's place. The
+    last ones begin with a key that others had.
+    """
     sends = [
         ([(0, MESSAGES)], b""),
         ([(queue_id % QUEUES, 16) for queue_id in range(QUEUES)], b""),
@@ -261,7 +263,7 @@ def sends_of(code: int) -> Requests:
 
 
 def acks() -> Iterator[Command]:
-    """As many rows as a batch may have, of one delivery or of each."""
+    """Acks with as many rows as a batch may have, of one delivery or of each."""
     bits = base64.b64encode(b"\xff" * limits.BATCH_ACK_BITS_BYTES_MAX).decode()
 
     def row(queue_id: int, base: int, some: str) -> dict[str, object]:
@@ -335,13 +337,13 @@ def settings() -> Iterator[bytes]:
 
 
 def users() -> Iterator[bytes]:
-    """With a password, and with one that is far too long."""
+    """Users with a password, and with one that is far too long."""
     yield json.dumps({"username": "u", "password": "p"}).encode()
     yield json.dumps({"username": "u", "password": "p" * (MIB - 4096)}).encode()
 
 
 def acls() -> Iterator[bytes]:
-    """As many entries as a body holds, with as many sources as one may have."""
+    """Policies with as many entries as a body holds, and as many sources as one may have."""
     sources = [f"2001:db8::{number:x}" for number in range(16)]
     row = {"actions": ["All"], "decision": "Allow", "sourceIps": sources}
     for count in (900, 2_500):
@@ -570,7 +572,7 @@ def dear_headers() -> Iterator[bytes]:
 
 
 def limits_of_lists(depth: int) -> list[object]:
-    """As many lists as a header may have, one in the other in part."""
+    """Nested lists, as many as a header may have."""
     item: object = []
     for _ in range(depth - 1):
         item = [item]

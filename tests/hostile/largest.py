@@ -1,4 +1,4 @@
-"""A broker whose state is as large as it may be, made directly: no hundred thousand requests.
+"""A broker whose state is as large as it may be, made directly, without its many requests.
 
 The names: topics `Wide0`, `Wide1`, ... with as many queues as a topic may have; the group `Many`,
 which has offsets in all of them, and groups `G0`, `G1`, ... which have them in `Wide0`. `Wide0` has
@@ -73,11 +73,11 @@ class Sink:
         self.sent_bytes = 0
 
     def send_oneway_request(self, command: Command) -> None:
-        """Take something."""
+        """Count the bytes of a request."""
         self.sent_bytes += sum(map(len, encode_frame(command)))
 
     async def request(self, command: Command, timeout_s: float) -> Command:
-        """Answer at once."""
+        """Answer a request at once with success."""
         self.send_oneway_request(command)
         return command.reply()
 
@@ -86,10 +86,10 @@ class Sink:
         return answer
 
     def send(self, command: Command) -> None:
-        """Take an answer."""
+        """Drop an answer."""
 
     def tell_kept(self) -> None:
-        """Nobody counts."""
+        """Leave kept bytes uncounted."""
 
 
 class Ledger(LocalLedger):

@@ -30,7 +30,7 @@ PROPERTIES: tuple[tuple[Any, Any], ...] = (
 
 
 def main() -> None:
-    """Run rounds until so many cases were tried."""
+    """Run rounds until `cases` cases were tried."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

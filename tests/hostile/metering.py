@@ -1,8 +1,8 @@
-"""How long the turns of an event loop are, on any machine.
+"""The length of an event loop's turns, on any machine.
 
 A turn is what the loop runs between two waits for its sockets. Its length is the processor time
-that the loop's thread has used, beside what a fixed piece of work needs on this machine. So
-neither a busy machine nor a slow one changes the result much.
+that the loop's thread has used, beside what a fixed piece of work needs on this machine. So neither
+a busy machine nor a slow one changes the result much.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dledger.net.quota import ConnectionQuota
 from dledger.remoting.command import Command
 
 REFERENCE_S = 0.06
-"""What the fixed piece of work takes on the machine whose figures the docs tell."""
+"""Seconds of the fixed piece of work on the machine whose figures the docs have."""
 TRIES = 8
 """Measurements of work that seems too long. A neighbour on the machine only adds time, so the
 least counts."""
@@ -60,7 +60,7 @@ class Meter(trio.abc.Instrument):
         self.whole_s = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task goes on."""
+        """Note when a task goes on."""
         self._began_s = None if task is self._asking else time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
@@ -70,7 +70,7 @@ class Meter(trio.abc.Instrument):
             self._began_s = None
 
     def before_io_wait(self, timeout: float) -> None:
-        """A turn ends."""
+        """Add up a turn at its end."""
         self.longest_s = max(self.longest_s, self._turn_s)
         self.whole_s += self._turn_s
         self._turn_s = 0.0
@@ -110,18 +110,18 @@ class Asker:
         await connection.serve(self._handler)
 
     def close(self) -> None:
-        """Go away."""
+        """Close the client's end."""
         self._ours.close()
 
     async def ask(self, request: Command) -> None:
-        """Have a request handled, until the server has nothing more to do."""
+        """Handle a request until the server has nothing more to do."""
         await self._ready()
         request.opaque = next(self._numbers)
         self._nursery.start_soon(self._handle, request)
         await self._answered()
 
     async def send(self, frame: bytes) -> None:
-        """Have bytes read and handled, until the server has nothing more to do."""
+        """Read and handle bytes until the server has nothing more to do."""
         await self._ready()
         with memoryview(frame) as left:
             sent = 0
@@ -149,10 +149,10 @@ class Asker:
     async def longest_turns_s(
         self, requests: Callable[[], Iterator[Command]], pace: float
     ) -> AsyncIterator[tuple[int, Command, float]]:
-        """Each request, its number, and how long a turn it makes.
+        """Yield each request with its number and its longest turn.
 
-        One whose turn is long is asked again, as the machine may be at fault: it may be slower now
-        than it was, so its pace is taken anew. The request is made anew with the one before it,
+        A request whose turn is long is asked again, as the machine may be at fault: it may be
+        slower now, so its speed is measured anew. The request is made anew with the one before it,
         since it may be the first of its key, or a repeat.
         """
         for number, request in enumerate(requests()):

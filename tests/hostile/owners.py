@@ -23,10 +23,10 @@ class Owner:
             del self.links[node_id]
 
     def link_drained(self, node_id: str) -> None:
-        """Nothing to do."""
+        """Do nothing when a link is drained."""
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         self.terms.append(message.term)
 
     def received_all(self) -> None:
-        """Nothing to do."""
+        """Do nothing at the end of a burst."""

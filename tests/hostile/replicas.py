@@ -1,10 +1,10 @@
 """A broker group in one thread and on virtual time, for strangers to try.
 
-One replica leads: the real broker core behind the real connection code, on one end of a socket
-pair whose other end is the stranger's. What it commits is applied by two more replicas: one that
-never stops, and one that is stopped and started from its files at every look. A fourth takes over
-the state of the third, as a replica does that can't replay all of the log. `agree` compares
-everything that replicas must agree on; `serves` has an honest client send and read.
+One replica leads: the real broker core behind the real connection code, on one end of a socket pair
+whose other end is the stranger's. Two more replicas apply what it commits: one that never stops,
+and one that is stopped and started from its files at every look. A fourth takes over the state of
+the third, as a replica does that can't replay all of the log. `agree` compares everything that
+replicas must agree on; `serves` has an honest client send and read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ QUEUES = 4
 
 
 def state_of(machine: Machine) -> dict[str, object]:
-    """All that replicas must agree on: the state, the units of all queues, the key index."""
+    """State that replicas must agree on: the tables, the units of all queues, the key index."""
     state = msgspec.to_builtins(saved_state_of(machine))
     state["units"] = {
         (topic, queue_id): (queue.begin, queue.read(queue.begin, queue.end).tobytes())
@@ -73,7 +73,7 @@ class Stranger:
         return await self.answers()
 
     async def answers(self) -> list[Command]:
-        """What has come."""
+        """Commands that have come so far."""
         await trio.testing.wait_all_tasks_blocked()
         with suppress(BlockingIOError, ConnectionResetError):
             while data := self._socket.recv(1 << 20):
@@ -99,12 +99,12 @@ class Stranger:
         return answer
 
     def close(self) -> None:
-        """Go away."""
+        """Close the stranger's end."""
         self._socket.close()
 
 
 class Group:
-    """The replicas. Use `group`."""
+    """Replicas of a broker group, made by `group`."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Group:
         assert [bytes(record.body) for record in records(got)] == [body]
 
     def agree(self) -> None:
-        """All replicas hold the same, also after a restart, and nothing is left half done."""
+        """Assert that replicas hold the same, also after a restart, with nothing half done."""
         self._looks += 1
         steady, stopping = self._steady, self._stopping
         if self._looks % 3 == 0 and stopping.applied_index:

@@ -1,4 +1,4 @@
-"""A request of each code that a broker serves, and what it needs, stated once more: by hand.
+"""A request of each code that a broker serves, and its needs, stated a second time by hand.
 
 Everything is about the topic Orders, the group C and the message that begins at `position`.
 """
@@ -21,7 +21,7 @@ from mqbroker.testing.requests import (
 )
 
 OPEN: Final = {Code.PROVE, Code.GROUP_INFO, Code.SIGN_ON}
-"""Answered to anybody."""
+"""Codes that are answered to anybody."""
 SIGNED: Final = {
     Code.GET_ALL_TOPIC_CONFIG,
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
@@ -74,7 +74,7 @@ def _json(code: int, body: object) -> Command:
 
 
 def requests(position: int) -> dict[Code, tuple[Command, tuple[str, ...]]]:
-    """By code: a request, and its needs; each is a resource and actions of which one is enough."""
+    """Requests and their needs by code; a need is a resource and actions of which one is enough."""
     by_cluster = {
         code: (Command(code), ("Cluster:DefaultCluster Update",)) for code in CLUSTER_UPDATE
     }

@@ -1,5 +1,4 @@
-"""What strangers send, and what entries might hold: values at and beyond each bound, broken text,
-lengths that don't agree.
+"""Hostile values for requests and entries: at and beyond bounds, broken text, wrong lengths.
 
 A request starts from what an honest client would send, so that it gets past the first check, and is
 then spoilt in one or two places. Every header is spoilt by the types of its own fields, so a header
@@ -90,7 +89,7 @@ EPOCHS: list[int] = [1]
 
 
 def known(values: list[Any]) -> st.SearchStrategy[Any]:
-    """One of some values that are there by then."""
+    """Values that an earlier request has brought about."""
     return st.integers(0, 11).map(lambda number: values[number % len(values)])
 
 
@@ -204,7 +203,7 @@ def hostile(name: str) -> st.SearchStrategy[ExtValue]:
 
 
 def kind_of(field: msgspec.structs.FieldInfo) -> str:
-    """What a field holds: int, bool, list or str."""
+    """The kind of a field: int, bool, list or str."""
     told = str(field.type)
     return next((kind for kind in ("list", "bool", "int") if kind in told), "str")
 
@@ -432,7 +431,7 @@ WRITERS = (
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """One frame: a request, its header in any encoding; now and then with a byte changed."""
+    """A frame with a request, its header in any encoding, sometimes with a byte changed."""
     code = draw(st.sampled_from([*WRITERS, *sorted(REQUESTS)]))
     header, bodies = REQUESTS[code]
     ext = draw(exts(header))
@@ -455,7 +454,7 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 def encoded(command: Command) -> bytes:
-    """As msgpack where the header's encoding can't hold it, and without it where that can't."""
+    """The command's bytes: as msgpack if its encoding can't hold it, else without a header."""
     for encoding in (command.encoding, HeaderEncoding.MSGPACK, HeaderEncoding.JSON):
         command.encoding = encoding
         try:
@@ -637,8 +636,7 @@ given_up_notes = st.builds(
 
 @st.composite
 def placed_writes(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, int], int]) -> bytes:
-    """What a named producer wrote, or members gave up, as a leader might have placed it; some of it
-    is spoilt."""
+    """Entries of named producers, or dead letters, as a leader might place them, some spoilt."""
     topics = draw(st.lists(st.sampled_from(["Orders", "Canary", "%RETRY%C"]), max_size=3))
     contents = [(topic, b"once") for topic in topics]
     sizes = [len(_placed(topic, 0, body, 0)) for topic, body in contents]

@@ -1,7 +1,7 @@
-"""Addresses and ids of any content, at each place where one comes in; names that resolve slowly.
+"""Addresses and ids of any content, wherever one comes in; names that resolve slowly.
 
-An address that is none is refused where it comes in. If a log holds one all the same, since an
-earlier version took it, every replica starts and serves, says so, and the member can be removed.
+A wrong address is refused where it comes in. If a log holds one all the same, since an earlier
+version took it, every replica starts and serves, says so, and the member can be removed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_what_is_a_host_and_what_is_not() -> None:
 
 @given(hosts, ports)
 def test_an_address_is_read_or_refused(host: str, port: str) -> None:
-    """What is taken survives being written and read again, and can be handed to a resolver."""
+    """An address that is taken reads back the same, and a resolver accepts it."""
     try:
         found = parse_address(f"{host}:{port}")
     except BadInput:
@@ -112,7 +112,7 @@ def test_an_address_is_read_or_refused(host: str, port: str) -> None:
     hosts, st.sampled_from(["127.0.0.1:1", "", "a\0b:1", "h:0"]) | hosts, st.integers(-1, 70_000)
 )
 def test_a_member_that_is_added_can_be_dialled(host: str, service: str, port: int) -> None:
-    """And every configuration that can be written is read again, as it was."""
+    """A member that is taken can be dialled, and its configuration is decoded as it was."""
     members = initial({"a": ("h", 1)})
     try:
         grown = Configuration(members).with_learner("x", Member(host, port, service=service))
@@ -125,7 +125,7 @@ def test_a_member_that_is_added_can_be_dialled(host: str, service: str, port: in
 
 @given(st.text(max_size=140), st.binary(max_size=40) | st.just(bytes(NONCE_BYTES)))
 def test_an_id_is_read_or_refused(node_id: str, nonce: bytes) -> None:
-    """In a handshake, and of a member."""
+    """A node id is taken if it is printable text, in a handshake and in a configuration."""
     for check, kind in ((check_node_id, BadInput), (lambda it: check_hello(it, nonce), FrameError)):
         with suppress(kind):
             check(node_id)
@@ -134,7 +134,7 @@ def test_an_id_is_read_or_refused(node_id: str, nonce: bytes) -> None:
 
 @given(hosts, hosts, ports)
 def test_a_config_with_such_an_address_is_refused(one: str, other: str, port: str) -> None:
-    """With the key's name, whatever stands in it."""
+    """A config with any text as an address is refused with the key, or has a valid one."""
     for config in (
         BrokerConfig(d_leger_peers=f"n0-{one}:{port}", group_client_addrs=f"n0-{other}:1"),
         BrokerConfig(broker_ip1=one),
@@ -151,7 +151,7 @@ def test_a_config_with_such_an_address_is_refused(one: str, other: str, port: st
 
 @given(hosts, ports)
 def test_a_client_learns_no_such_address(host: str, port: str) -> None:
-    """Of what members and name servers name, it keeps addresses alone."""
+    """Clients keep addresses alone, of all that members and name servers name."""
     routes = RouteTable()
     routes.learn_members(TopicRouteData([BrokerData("c", "b", {0: f"{host}:{port}"})]))
     for address in routes.members("b"):
@@ -243,8 +243,7 @@ async def test_a_group_lives_with_a_member_that_can_not_be_dialled(
 
 
 async def test_a_slow_resolver_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked in a thread, once for each name at a time; an address that it told is used again
-    while it is asked."""
+    """A resolver runs in a thread, once for a name at a time, beside its last answer."""
     asked: list[str] = []
     real = socket.getaddrinfo
 
@@ -285,7 +284,7 @@ async def test_a_slow_resolver_holds_up_nothing(monkeypatch: pytest.MonkeyPatch)
 async def test_a_peer_that_is_down_is_looked_up_seldom(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """It is dialled ten times a second, by the addresses that it had; its name is asked once."""
+    """A peer that is down is dialled ten times a second, and its name looked up once."""
     looked_up, dialled = Mock(), Mock(side_effect=OSError("refused"))
 
     async def lookup(self: World, host: str, port: int) -> list[Found]:
@@ -331,8 +330,10 @@ async def test_a_name_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_unforeseen_fault_of_the_engine_fences_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not known how far a step got: so the node takes no further part, and says so. Its
-    owner goes on."""
+    """A node whose step raised is fenced, as nobody knows how far the step got.
+
+    Its owner goes on.
+    """
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
     machine = KeepsNothing()
     with capture_logs() as logs:
@@ -352,7 +353,7 @@ async def test_an_unforeseen_fault_of_the_engine_fences_the_node(
 async def test_an_unforeseen_fault_of_one_connection_ends_no_other(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it is read, or is accepted: it is told, and the peer comes back."""
+    """A connection that fails on reading or accepting is logged, and the peer comes back."""
     async with running() as nursery:
         one = start(nursery, "a", {"b": 1})
         other = start(nursery, "b", {"a": one.port})
@@ -372,7 +373,7 @@ async def test_an_unforeseen_fault_of_one_connection_ends_no_other(
 async def test_a_background_task_that_fails_begins_again(
     kind: type[Exception], autojump_clock: MockClock
 ) -> None:
-    """Its fault is counted and told; the other tasks do not see it."""
+    """A background task that raises is counted, logged and started again, beside the others."""
     faults, outcomes = Faults(), iter([kind("planted"), kind("planted"), None])
 
     async def task() -> None:

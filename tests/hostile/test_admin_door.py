@@ -1,5 +1,8 @@
-"""Administration of a broker by whoever reaches its client port: refused, whatever the request says
-of itself; by its own machine, by named addresses and with the cluster's secret: served."""
+"""Administration at a broker's client port: who is served, and who is refused.
+
+Served are its own machine, named addresses, and clients with the cluster's secret; whatever else a
+request says of itself, it is refused.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ ADMINISTRATION = {
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
     "UPDATE_BROKER_CONFIG",
 }
-"""Another administrator's code has its line here, and a line in docs/explanation/security.md."""
+"""Codes of administrators; a new one has its line here, and in docs/explanation/security.md."""
 FAR = "10.0.0.9"
 WORD = "the word of this cluster"
 OWN = "DefaultCluster", "broker-a"
@@ -68,7 +71,7 @@ CLAIMS: list[dict[str, ExtValue]] = [
 async def test_every_code_from_afar(
     secret: str, claim: dict[str, ExtValue], tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """What is an administrator's is refused before it is read; nothing else is for the address."""
+    """An administrator's code is refused before it is read; other codes don't look at addresses."""
     async with group(tmp_path, d_leger_secret=secret) as found:
         before = found.machine.applied_index
         refused = set()
@@ -111,7 +114,7 @@ async def test_the_setting_decides(
 async def test_whoever_may_send_may_make_a_topic_and_not_change_one(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """As a send would make it; to ask again for what is there changes nothing, and is answered."""
+    """A stranger may make a topic as a send would, and not change one."""
     far, near = found.connect(FAR), found.connect()
     for request in (*[topic_request("Made", 4)] * 2, send_request(b"x", b="AutoMade")):
         await far.do(request)
@@ -125,7 +128,7 @@ async def test_whoever_may_send_may_make_a_topic_and_not_change_one(
 async def test_where_sends_make_no_topics_strangers_make_none(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """With autoCreateTopicEnable = false a topic is an administrator's to make."""
+    """A topic is an administrator's to make with autoCreateTopicEnable = false."""
     async with group(tmp_path, auto_create_topic_enable=False) as found:
         answer = await found.connect(FAR).ask(topic_request("Made", 4))
         assert answer.code == ResponseCode.NO_PERMISSION
@@ -138,7 +141,7 @@ async def test_where_sends_make_no_topics_strangers_make_none(
 def config(
     admin_addresses: str = FAR, clients: str = "n0-127.0.0.1:10911;n1-127.0.0.1:10912"
 ) -> BrokerConfig:
-    """By default loopback is an address like any other."""
+    """A broker's config, in which loopback has no rights by default."""
     return BrokerConfig(
         d_leger_secret=WORD,
         admin_addresses=admin_addresses,
@@ -173,7 +176,7 @@ async def test_a_tool_that_proves_the_secret_is_let_in(tmp_path: Path) -> None:
 
 
 async def test_our_tools_prove_where_they_are_refused_otherwise(tmp_path: Path) -> None:
-    """With the secret's file, and only then; another secret is told, and nothing is done."""
+    """Tools with the secret's file are served; another secret is an error, and nothing is done."""
     code = RequestCode.CLEAN_UNUSED_TOPIC
     async with memory_broker(tmp_path, config()) as broker:
         address = f"127.0.0.1:{broker.port}"
@@ -208,8 +211,10 @@ async def test_a_proof_for_another_group_is_none_for_this(tmp_path: Path) -> Non
 async def test_a_follower_passes_on_no_more_than_it_was_asked_by(
     is_admin: bool, tmp_path: Path
 ) -> None:
-    """It proves to the leader that a member passes an administrator's request on. What anybody
-    asked is passed on as that, though the follower's address be an administrator's."""
+    """A follower proves that it passes an administrator's request on.
+
+    A stranger's is passed on as that, though the follower's address be an administrator's.
+    """
     of_follower = "127.0.0.1" if is_admin else FAR
     async with memory_broker(tmp_path / "n1", config("127.0.0.1")) as leader:
         clients = f"n0-127.0.0.1:10911;n1-127.0.0.1:{leader.port}"
@@ -231,8 +236,7 @@ async def test_a_follower_passes_on_no_more_than_it_was_asked_by(
 async def test_a_follower_passes_on_whose_request_it_is(
     right: str, is_done: bool, tmp_path: Path
 ) -> None:
-    """Where rights are enforced: the follower verifies the signature, the leader judges the user,
-    and neither takes a claim for a proof."""
+    """A follower verifies the signature, and the leader judges the user; no claim is a proof."""
     users = Wrapping(WORD.encode())
     entry = Entry("Custom", f"Topic:{TOPIC}", (right,), ("127.0.0.1",), "Allow")
     user = User("u", users.wrap("u", "its password"), entries=(entry,))

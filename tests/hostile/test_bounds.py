@@ -1,4 +1,4 @@
-"""What strangers fill the state with: each table has a bound, room for others, and an end."""
+"""Bounds of the state against strangers: each table has one, room for others, and an end."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def lock(
 async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
     found: Group, mock_clock: trio.testing.MockClock, size: int, character: str
 ) -> None:
-    """Neither locks nor heartbeats take one that is long; the reason says how long one may be."""
+    """A long client id is refused by locks and heartbeats, with the longest length."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
     client_id = character * (size // len(character.encode()) + 1)
@@ -143,7 +143,7 @@ async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
 async def test_locks_of_one_group_leave_room_for_the_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """What it has it renews; who gets less than was asked for is told why."""
+    """A group renews the locks that it has, and is told why it gets fewer than it asks for."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
     greedy, answer = await lock(stranger, "Greedy", 1024)
@@ -162,7 +162,7 @@ async def test_locks_of_one_group_leave_room_for_the_others(
 async def test_locks_that_ended_are_forgotten_and_the_others_stay(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """On every replica, by entries; a snapshot shrinks again."""
+    """Ended locks are removed by entries on every replica, so snapshots shrink again."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
     for number in range(5):
@@ -180,7 +180,7 @@ async def test_locks_that_ended_are_forgotten_and_the_others_stay(
 async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
     found: Group, mock_clock: trio.testing.MockClock
 ) -> None:
-    """Its client's request may be on its way when the leader looks for ended ones."""
+    """A lock whose client asks again is not forgotten, though the request is still on its way."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 4))
     assert (await lock(stranger, "G", 1))[0] == 1
@@ -196,7 +196,7 @@ async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
 
 
 def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> None:
-    """It kept them in the order in which they were first held."""
+    """Locks of an older version, in the order in which they were first held, are forgotten, too."""
     locks = QueueLocks()
     rows = [("G", "T", 0, "c", 900_000), ("G", "T", 1, "c", 60_000), ("G", "T", 2, "c", 70_000)]
     locks.restore(rows)
@@ -235,8 +235,7 @@ async def test_offsets_are_of_groups_and_queues_that_exist(
 async def test_offsets_of_one_group_leave_room_for_the_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """By commits, resets and clones; known queues go on, and a deleted group gives its rows
-    back."""
+    """A group at its bound keeps its known queues, and gives its rows back when it is deleted."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
     names = ["Greedy", "Second", "Honest"]
@@ -266,7 +265,7 @@ async def test_offsets_of_one_group_leave_room_for_the_others(
 def test_offsets_are_counted_whatever_becomes_of_topics_and_groups(
     commits: list[tuple[str, str, int]],
 ) -> None:
-    """After commits, deletions and a restart."""
+    """Rows are counted rightly after commits, deletions and a restart."""
     offsets = ConsumerOffsets()
     for number, (name, topic, queue_id) in enumerate(commits):
         offsets.commit(name, topic, queue_id, number)
@@ -364,7 +363,7 @@ def half(topic: str, producers: str) -> Command:
 
 
 def timed(topic: str, _: str) -> Command:
-    """A message for tomorrow."""
+    """A message that waits until tomorrow."""
     return send_request(b"later", b=topic, e="0", i="TIMER_DELAY_SEC\x0186400\x02")
 
 
@@ -402,7 +401,7 @@ async def test_messages_of_one_topic_that_wait_leave_room_for_others(
 async def test_transactions_of_one_producer_group_leave_room_for_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """Of the same topic, too; and what they have is given back when they end."""
+    """A producer group at its bound leaves room in its topic, and gets its own back at the end."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     taken, answer = await fill(stranger, lambda: half(TOPIC, "Greedy"))
@@ -438,12 +437,12 @@ async def test_a_producer_group_of_a_transaction_has_a_name_and_no_text(
 
 
 def naming(name: str, instance: str = "a") -> Command:
-    """REGISTER_PRODUCER."""
+    """A REGISTER_PRODUCER request for a name."""
     return Command(Code.REGISTER_PRODUCER, {"producerName": name, "instance": instance})
 
 
 def writing(name: str, epoch: int) -> Command:
-    """WRITE_ONCE of one message."""
+    """A WRITE_ONCE request with one message."""
     message = produce_request(name, runs=((0, 1),))
     parts = [(TOPIC, len(message.payload), [(0, 1)])]
     header = WriteOnceHeader(name, epoch, 0, 1, parts, "", [])
@@ -466,7 +465,7 @@ async def test_names_over_one_connection_leave_as_many_to_others(
 async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """Those of fenced instances stay, too: else an instance that was replaced had its name back."""
+    """Names without writes make room; fenced ones stay, lest old instances come back."""
     await found.connect().ask(topic_request())
     kept = ["writer", "replaced"]
     epochs = [
@@ -516,7 +515,7 @@ async def test_names_that_one_client_makes_up_leave_as_many_to_others(
 async def test_queues_of_all_topics_have_a_bound(
     found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says how many there would be; a topic that goes gives its own back."""
+    """The refusal says how many queues there would be; a deleted topic gives its own back."""
     await found.serves()
     stranger = found.connect()
     monkeypatch.setattr(limits, "QUEUES_MAX", found.machine.topics.queues + 100)

@@ -1,4 +1,4 @@
-"""Servers that lie to our client: it keeps its deadlines and its memory, and raises its own errors.
+"""Lying servers: our client keeps its deadlines and its memory, and raises its own errors.
 
 The servers are in memory and answer at once, or never, under virtual time: whatever they say, every
 public call ends, with a proper value or an error of the client's.
@@ -43,10 +43,10 @@ from mqclient.consuming.fetching import QueueFetcher
 
 TIMEOUT_S = 1.0
 SLACK_S = 10.0
-"""A call may ask several servers, one after the other."""
+"""Time for a call that asks several servers, one after the other."""
 BROKER = "10.0.0.1:10911"
 WAY_S = 0.001
-"""There and back: else time would stand still while a client asks again and again."""
+"""Time of a request there and back; without it time would stand still while a client retries."""
 
 NUMBERS = st.sampled_from(
     [0, 1, -1, 7, 2**31 - 1, 2**31, -(2**31), 2**32, 2**63 - 1, 2**63, -(2**63), 2**64, 2**70]
@@ -72,7 +72,7 @@ CODES = st.one_of(st.sampled_from([int(code) for code in ResponseCode]), NUMBERS
 
 
 def route(read: int = 4, write: int = 4, address: str = BROKER, perm: int = 6) -> bytes:
-    """A route's body."""
+    """The body of a route."""
     return encode_body(
         TopicRouteData([BrokerData("c", "b", {0: address})], [QueueData("b", read, write, perm)])
     )
@@ -94,7 +94,7 @@ def record(body: bytes = b"x", offset: int = 0, sys_flag: int = 0) -> bytes:
 
 
 def info(**changed: object) -> dict[str, ExtValue]:
-    """What a member says of its group: it leads."""
+    """A member's answer that it leads."""
     header = group_info(
         broker_name="b", leader_id="n0", leader_addr=BROKER, members=[("n0", BROKER)]
     )
@@ -183,7 +183,7 @@ class HostilePeer:
         return 1
 
     def send_oneway(self, command: Command) -> None:
-        """Nobody answers that."""
+        """Drop the command: nobody answers it."""
 
     def close(self, reason: str = "") -> None:
         self.closed = True
@@ -251,7 +251,7 @@ CALLS: list[Call] = [
 
 @contextmanager
 def hostile(plan: dict[int, list[Spec]], others: list[Spec]) -> Iterator[None]:
-    """All servers are one that answers so."""
+    """Make every server one with these answers."""
     answers = {code: cycle(specs) for code, specs in plan.items()}
 
     async def opened(tasks: TaskGroup, *_: object, **__: object) -> HostilePeer:
@@ -262,7 +262,7 @@ def hostile(plan: dict[int, list[Spec]], others: list[Spec]) -> Iterator[None]:
 
 
 def run(call: Call) -> object:
-    """What a call ends with, in virtual time; it must end."""
+    """The result or error of a call in virtual time; it must end."""
 
     async def main() -> object:
         with in_world(VirtualWorld(clock)), trio.fail_after(SLACK_S):
@@ -302,7 +302,7 @@ def test_every_call_ends_whatever_servers_say(call: Call, data: st.DataObject) -
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**40, -1, 65_537])
 @pytest.mark.parametrize("call", [send, consume, ask("topics.route", "T")])
 def test_a_route_of_two_thousand_million_queues_costs_nothing(call: Call, count: int) -> None:
-    """It took 2.6 GiB, and no deadline was kept."""
+    """A route with absurd numbers of queues takes no memory, and the deadline is kept."""
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer: Spec = ("answer", 0, {}, route(count, count))
     with hostile({int(RequestCode.GET_ROUTEINFO_BY_TOPIC): [answer]}, [answer]):
@@ -317,7 +317,7 @@ def reply(body: bytes) -> Command:
 
 
 def test_the_bounds_of_answers_are_what_real_ones_keep_within() -> None:
-    """One more is refused; so are offsets that no queue has."""
+    """Answers at the bounds are taken, one more is refused, and so are offsets of no queue."""
     route_in(reply(route(limits.QUEUES_PER_TOPIC_MAX, 0)))
     with pytest.raises(BadInput, match="65537 queues to read"):
         route_in(reply(route(limits.QUEUES_PER_TOPIC_MAX + 1, 0)))
@@ -346,7 +346,7 @@ def test_what_a_table_of_routes_keeps_is_bounded() -> None:
 
 @pytest.mark.parametrize("size", [4 << 20, (4 << 20) + 1, 128 << 20])
 def test_a_bomb_ends_at_a_messages_bound(size: int) -> None:
-    """4 MiB of zeros are a message, one byte more is refused; no more of it is ever in memory."""
+    """A body is inflated to 4 MiB; one byte more is refused, and never in memory."""
     deflater = zlib.compressobj(9)
     chunk = bytes(1 << 20)
     packed = b"".join(deflater.compress(chunk[: size - at]) for at in range(0, size, len(chunk)))

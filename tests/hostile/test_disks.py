@@ -1,4 +1,4 @@
-"""Disks that rot, fill up, or are used twice: noticed, said, and mended without anybody's help."""
+"""Disks that rot, fill up, or are used twice: noticed, reported, and mended without help."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def fill(peer: Peer, count: int, size_bytes: int = 40, key: str = "k") -> 
 
 
 async def committed(group: list[BrokerConfig]) -> int:
-    """What the group has committed of queue 0."""
+    """The group's committed offset in queue 0."""
     leader = await leader_of(group)
     async with connect_peer("127.0.0.1", leader.listen_port) as peer:
         fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
@@ -108,7 +108,7 @@ async def unknown_keys(group: list[BrokerConfig], keys: list[str]) -> list[str]:
 
 
 def overwrite(path: Path, at: int, data: bytes) -> None:
-    """What a disk does that rots."""
+    """Change bytes of a file, as a rotting disk does."""
     with path.open("r+b") as file:
         file.seek(at)
         file.write(data)
@@ -131,7 +131,6 @@ def newest_keys(store: Path) -> Path:
 
 
 def snapshot(store: Path) -> Path:
-    """The snapshot."""
     return store / "snapshot.msgpack"
 
 
@@ -139,7 +138,7 @@ AT_THE_START = "saved state not used"
 
 
 def found_when_read(victim: Callable[[Path], Path]) -> str:
-    """What the replica says of damage within a file; the snapshot is read at the start."""
+    """The event that reports damage within a file; a snapshot is read at the start."""
     return AT_THE_START if victim is snapshot else "files damaged"
 
 
@@ -162,7 +161,7 @@ async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
 async def test_a_file_derived_from_the_log_that_has_lost_its_end_is_made_again(
     victim: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    """Half of it is left, which the start notices: the same."""
+    """A derived file with half of its bytes is found at the start, and made again."""
     group = replicas(tmp_path, 1)
     bodies = await fill_and_stop(group)
     path = victim(tmp_path / "n0")
@@ -186,7 +185,7 @@ async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again
 
 @pytest.mark.skipif(why_not() is not None, reason=f"no lossy disk here: {why_not()}")
 def test_a_disk_that_cant_read_a_page_says_when_a_file_was_written(tmp_path: Path) -> None:
-    """Retention goes by that."""
+    """A file on the lossy folder keeps its time, by which retention goes."""
     (held := tmp_path / "n0").mkdir()
     (held / "000.seg").write_bytes(b"entries")
     written_s = (held / "000.seg").stat().st_mtime
@@ -195,7 +194,7 @@ def test_a_disk_that_cant_read_a_page_says_when_a_file_was_written(tmp_path: Pat
 
 
 async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
-    """Have messages and a committed offset in a group; the bodies."""
+    """Write messages and a committed offset to a group, and stop it; the bodies."""
     async with running(group):
         leader = await leader_of(group)
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
@@ -205,7 +204,7 @@ async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
 
 
 async def assert_made_again(expected: str, group: list[BrokerConfig], bodies: list[bytes]) -> None:
-    """Nothing is missing, and the replica says what it found."""
+    """Assert that no message is missing, and that the replica reported the damage."""
     with capture_logs() as lines:
         await read_all_and_send_on(group, bodies)
     assert expected in {line["event"] for line in lines}
@@ -240,8 +239,10 @@ def rot_in_a_body(store: Path, segment: int) -> int:
 
 
 async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path) -> None:
-    """An old segment of the leader rots while it runs: the pull is refused, another leads, and
-    every message is read as it was sent, from the one that is repaired, too."""
+    """A leader with a rotten segment refuses the pull, another leads, and it is repaired.
+
+    Every message is read as it was sent, from the repaired one, too.
+    """
     group = replicas(tmp_path, 3)
     async with running(group):
         leader = await leader_of(group)
@@ -271,7 +272,7 @@ async def repaired(config: BrokerConfig) -> None:
 
 
 async def lead(config: BrokerConfig, group: list[BrokerConfig]) -> None:
-    """Have a replica lead."""
+    """Make a replica lead."""
     while (leader := await leader_of(group)) != config:
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=config.node_id)
@@ -281,7 +282,7 @@ async def lead(config: BrokerConfig, group: list[BrokerConfig]) -> None:
 async def test_a_replica_by_itself_refuses_what_has_rotted_and_serves_the_rest(
     tmp_path: Path,
 ) -> None:
-    """Nobody can repair it. It goes on: one rotten entry must not end all others."""
+    """A replica alone can't repair a rotten entry, refuses it, and serves all others."""
     group = replicas(tmp_path, 1)
     async with running(group):
         leader = await leader_of(group)
@@ -345,7 +346,7 @@ async def test_who_makes_again_what_it_derives_serves_nobody_meanwhile(tmp_path:
 
 
 class FullDisk:
-    """What a real disk says while it is full: no blocks for a new file, nor for a longer one."""
+    """A real disk's errors while it is full: no blocks for a new file, nor for a longer one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full_below: set[Path] = set()
@@ -390,8 +391,10 @@ async def fill_up(peer: Peer, key: str, batches_max: int = 500) -> tuple[int, Co
 async def test_on_a_full_disk_a_broker_takes_what_fits_and_serves_on(
     tmp_path: Path, full_disk: FullDisk
 ) -> None:
-    """The next segment can't be made. What fits into this one is taken, then it says why not and
-    where. It serves reads and commits, over a restart too; retention makes room, and it goes on."""
+    """A broker on a full disk takes what fits, then refuses with the reason and the place.
+
+    It serves reads and commits, over a restart too; retention makes room, and it goes on.
+    """
     group = replicas(tmp_path, 1)
     async with running(group):
         leader = await leader_of(group)
@@ -455,8 +458,10 @@ async def fill_some(peer: Peer) -> Command:
 async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
     tmp_path: Path, full_disk: FullDisk
 ) -> None:
-    """It says that it is alive, takes no part in what does not fit, and has it all when there is
-    room again: no process ends, and nobody restarts one."""
+    """A follower with a full disk stays alive, and has all entries when there is room again.
+
+    No process ends, and nobody restarts one.
+    """
     group = replicas(tmp_path, 3)
     async with running(group):
         leader = await leader_of(group)
@@ -478,7 +483,7 @@ async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
 
 
 async def other_leader(group: list[BrokerConfig], than: BrokerConfig) -> BrokerConfig:
-    """Who leads instead of a node, as soon as one does."""
+    """The leader after `than`, as soon as there is one."""
     with trio.fail_after(PATIENCE_S):
         while (leader := await leader_of(group)) == than:  # noqa: ASYNC110 -- as a client would
             await trio.sleep(0.02)
@@ -488,8 +493,10 @@ async def other_leader(group: list[BrokerConfig], than: BrokerConfig) -> BrokerC
 async def test_a_leader_whose_disk_is_full_lets_a_follower_lead_that_has_room(
     tmp_path: Path, full_disk: FullDisk
 ) -> None:
-    """Before a message is refused for want of room; the group goes on taking them, and the one that
-    was full has them all when there is room again."""
+    """A leader with a full disk hands over before it refuses a message for want of room.
+
+    The group goes on, and the full one has all messages when there is room again.
+    """
     group = replicas(tmp_path, 3)
     async with running(group):
         full = await leader_of(group)
@@ -511,8 +518,10 @@ async def test_a_leader_whose_disk_is_full_lets_a_follower_lead_that_has_room(
 async def test_what_only_the_leader_has_room_for_is_refused_and_not_left_to_a_timeout(
     tmp_path: Path, full_disk: FullDisk
 ) -> None:
-    """Both followers' disks are full: who sends is told whose, and that it was not taken. What is
-    no message is still stored, and messages are taken again as soon as one has room."""
+    """A send is refused definitely, with the followers' names, while both their disks are full.
+
+    Entries other than messages are still stored, and messages are taken again once one has room.
+    """
     group = replicas(tmp_path, 3)
     async with running(group):
         leader = await leader_of(group)
@@ -537,7 +546,7 @@ async def test_what_only_the_leader_has_room_for_is_refused_and_not_left_to_a_ti
 async def test_a_leader_above_the_watermark_lets_a_follower_lead_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And gets it back from nobody while it is above it: not from an operator, either."""
+    """A leader above the watermark hands over, and gets the lead back from nobody meanwhile."""
     full = set[str]()
     monkeypatch.setattr(
         disk_space, "used_percent", lambda path: 90.5 if str(path) in full else 50.0
@@ -591,8 +600,10 @@ async def test_above_a_watermark_no_messages_are_taken(
 
 
 async def test_a_change_of_the_key_value_config_costs_its_own_length(tmp_path: Path) -> None:
-    """Not the table's: 20,000 entries are not written again for each. A crash leaves what was
-    acknowledged, wherever it tears the journal, and the journal does not grow for ever."""
+    """A change writes its own length, and not the table's 20,000 entries.
+
+    A crash leaves what was acknowledged, wherever it tears the journal, and the journal is bounded.
+    """
     path = tmp_path / "kvConfig.json"
     table = {"configTable": {"n": {f"key{number}": "v" * 50 for number in range(20_000)}}}
     path.write_text(json.dumps(table))
@@ -615,7 +626,7 @@ async def test_a_change_of_the_key_value_config_costs_its_own_length(tmp_path: P
 
 
 async def test_the_journal_of_the_key_value_config_is_bounded(tmp_path: Path) -> None:
-    """When it is longer than the table, the table is written."""
+    """A journal longer than the table is replaced by a written table."""
     path = tmp_path / "kvConfig.json"
     store = KvStore(path)
     for number in range(200):
@@ -626,8 +637,10 @@ async def test_the_journal_of_the_key_value_config_is_bounded(tmp_path: Path) ->
 
 
 def test_a_store_is_held_by_its_directories(tmp_path: Path) -> None:
-    """Not by a file in it: whatever is removed there, or put in its place, a second process does
-    not come in, nor by another name of the same folder."""
+    """A store is locked by its folders, whatever happens to files in them.
+
+    A second process does not come in by another name of the same folder, either.
+    """
     store = tmp_path / "store"
     with hold_replica(store, "g", "n0", 4096):
         for path in store.iterdir():

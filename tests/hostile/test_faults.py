@@ -1,4 +1,4 @@
-"""Bugs that nobody foresaw, planted: each costs the connection that met it, and is counted."""
+"""Planted bugs: each costs the connection that met it, and is counted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
 async def test_a_held_pull_that_fails_costs_its_connection(
     found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is run again from a loop of the broker's, which runs those of others, too."""
+    """A held pull that fails closes its own connection; the broker's loop runs the others."""
     unlucky, lucky = found.connect(), found.connect()
     await unlucky.ask(topic_request())
     for stranger, queue_id in ((unlucky, 0), (lucky, 1)):
@@ -65,7 +65,7 @@ async def test_a_held_pull_that_fails_costs_its_connection(
 async def test_an_answer_that_fails_after_the_append_costs_its_connection(
     found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message is stored; the log that told of it does not suffer."""
+    """The message is stored, although its answer fails, and the log goes on."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     with capture_logs() as logs, monkeypatch.context() as patched:
@@ -80,7 +80,7 @@ async def test_an_answer_that_fails_after_the_append_costs_its_connection(
 async def test_commits_that_can_not_be_written_hold_up_no_others(
     found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits is told to try again; the next ones are written."""
+    """A commit that can't be written is to be tried again, and the next ones are written."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("in", runs=((0, 9),)))
@@ -104,7 +104,7 @@ async def test_a_watcher_that_fails_stops_no_replica(
     owner: type,
     name: str,
 ) -> None:
-    """What was applied is applied."""
+    """A watcher that raises leaves what was applied as it is."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     with capture_logs() as logs, monkeypatch.context() as patched:
@@ -114,7 +114,7 @@ async def test_a_watcher_that_fails_stops_no_replica(
 
 
 async def test_a_fault_is_shown(found: Group, mock_clock: MockClock) -> None:
-    """To the tools that ask for the group's state, and for the broker's."""
+    """Faults are shown by GROUP_INFO and the broker's runtime info."""
     found.core.faults.note("tried", RuntimeError("planted"))
     stranger = found.connect()
     assert (await stranger.ask(Command(RequestCode.GROUP_INFO))).ext["faults"] == 1

@@ -1,4 +1,4 @@
-"""What strangers do at the port for figures: requests without a pause, guessed passwords."""
+"""Strangers at the port for figures: requests without a pause, and guessed passwords."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TurnsCounted(trio.abc.Instrument):
         self.most = self.all = self._now = 0
 
     def before_io_wait(self, timeout: float) -> None:
-        """A turn ends."""
+        """Note the most work of a turn, at its end."""
         self.most, self._now = max(self.most, self._now), 0
 
     async def answer(self, _: Asked) -> Answer:
@@ -75,8 +75,10 @@ async def test_requests_without_a_pause_share_the_loop(
 
 
 def test_passwords_can_not_be_guessed_fast() -> None:
-    """After too many wrong ones of an address not even the right one is let in from there, for a
-    while; from elsewhere it is. Signatures are counted apart."""
+    """An address with too many wrong passwords is refused the right one, too, for a while.
+
+    It is let in from elsewhere. Signatures are counted apart.
+    """
     table, now_ms = Users(), [0]
     table.put(User("u", Wrapping(SECRET).wrap("u", "right"), is_super=True))
     guard = Guard(SECRET, lambda: (table,), None, lambda: now_ms[0], bytes(32))  # type: ignore[arg-type]

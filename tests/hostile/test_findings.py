@@ -1,4 +1,4 @@
-"""What a stranger did to a group once, packet by packet: each of these ended it, or hurt others."""
+"""Packets of strangers that once ended a group, or hurt other clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**
 async def test_a_send_with_a_number_that_no_record_can_hold_is_refused(
     found: Group, mock_clock: MockClock, field: str, value: int
 ) -> None:
-    """And the queue's offsets go on as if it had never been."""
+    """A number that no record holds is refused, and the queue's offsets go on without it."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     before = found.machine.applied_index
@@ -46,7 +46,7 @@ async def test_a_send_with_a_number_that_no_record_can_hold_is_refused(
 async def test_flags_that_claim_other_hosts_than_the_record_has_count_for_nothing(
     found: Group, mock_clock: MockClock, bits: int
 ) -> None:
-    """Which kind of address a record holds is said by who writes the address."""
+    """The broker writes the hosts, and its own flags say of which kind they are."""
     await found.connect().do(send_request(b"hostile", f=str(bits)))
 
 
@@ -139,7 +139,7 @@ async def test_a_refused_send_makes_no_topic(
 async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
     found: Group, mock_clock: MockClock, field: str, value: int
 ) -> None:
-    """One-way, so that nobody is told; the commits of others are written all the same."""
+    """A wrong one-way commit is dropped, and other commits are written all the same."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("in", runs=((0, 9),)))
@@ -186,7 +186,7 @@ async def test_a_group_that_a_refused_pull_names_is_not_made(
 
 
 def test_properties_are_taken_only_if_they_are_text() -> None:
-    """In a batch as one by one, whatever their widths are."""
+    """Properties must be UTF-8, in a batch as one by one, whatever their widths are."""
     seed = 1
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -1,7 +1,7 @@
-"""A foreign address in a group's configuration, which claims to lead: no message goes there.
+"""A foreign address in a group's configuration, which claims to lead, gets no message.
 
-Whoever may administrate a broker can put an address into the group's configuration. It is a learner
-for ever, since it does not know the secret; but members name it to whoever asks who they are.
+An administrator of a broker can put an address into the group's configuration. It is a learner for
+ever, since it does not know the secret; but members name it to whoever asks who they are.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ async def send(producer: Producer, count: int) -> None:
 async def test_no_message_goes_to_an_address_that_no_name_server_has_named(
     autojump_clock: MockClock,
 ) -> None:
-    """Over two failovers, in each of which producers look for whoever leads: all that was
-    acknowledged is in the group, and the foreign address is not even asked."""
+    """Producers search for leaders over two failovers, lose nothing, and never ask the address."""
     async with local_cluster() as cluster, trio.open_nursery() as nursery:
         foreign = Foreign(cluster.groups[0])
         port = await nursery.start(serve_remoting, foreign, "127.0.0.1", FOREIGN_PORT)

@@ -1,4 +1,4 @@
-"""What strangers make a server keep: half frames, waiting requests, groups, places, descriptors."""
+"""Memory that strangers occupy: half frames, waiting requests, groups, places, descriptors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def asked(port: int) -> int:
 
 
 def test_whoever_keeps_most_is_closed_when_all_keep_too_much() -> None:
-    """With a reason that names the sums; the others stay."""
+    """The connection with most bytes is closed, with a reason that names the sums."""
     quota, closed = ConnectionQuota(bytes_max=MIB), dict[str, str]()
     places = {}
     for name in ("small", "large", "middle"):
@@ -166,7 +166,7 @@ def test_a_silent_connection_makes_room_and_one_that_spoke_does_not() -> None:
     ],
 )
 def test_what_counts_as_one_origin(address: str, origin: str | None) -> None:
-    """Loopback is none; who has one address of IPv6 has 2^64."""
+    """An origin is an IPv4 address or an IPv6 network of 64 bits; loopback is none."""
     assert origin_of(address) == origin
 
 
@@ -180,7 +180,7 @@ def test_the_default_bounds_follow_the_machine() -> None:
 def test_a_limit_of_descriptors_that_leaves_no_room_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before anything starts, with the remedy."""
+    """A low limit of descriptors is an error with the remedy, before anything starts."""
     monkeypatch.setattr(machine, "raise_descriptor_limit", lambda: 256)
     with pytest.raises(ConfigError, match="raise the hard limit to 764"):
         machine.quota_on_machine(0, 0, 700)
@@ -190,7 +190,7 @@ def test_a_limit_of_descriptors_that_leaves_no_room_is_told(
 
 
 async def test_half_sent_frames_are_paid_for_by_whoever_sent_most() -> None:
-    """Not by those who stand by, and not by the machine."""
+    """The sender of the largest half frames is closed, and others are served on."""
     quota = ConnectionQuota(bytes_max=4 * MIB)
     async with serving(quota) as port:
         streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
@@ -230,7 +230,7 @@ async def test_requests_that_wait_for_their_answer_count(code: int, size: int, f
 
 
 async def test_what_was_kept_is_given_back() -> None:
-    """After requests of all sizes, answered, nothing is charged but the connection."""
+    """A connection is charged for itself alone, once its requests are answered."""
     quota = ConnectionQuota()
     async with serving(quota) as port, connect_peer("127.0.0.1", port) as peer:
         for size in (0, 10, 5 * KIB, MIB, 0):
@@ -243,7 +243,7 @@ async def test_what_was_kept_is_given_back() -> None:
 async def test_the_memory_of_a_closed_connection_is_free_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does not wait for the garbage collector, whoever closed it and in whatever state."""
+    """A closed connection's memory is free without the garbage collector, in any state."""
     links: list[weakref.ref[Link]] = []
 
     def made(*arguments: object) -> Link:
@@ -284,7 +284,7 @@ async def test_an_opaque_used_twice_can_not_hide_a_large_request() -> None:
 
 
 async def test_newcomers_are_served_though_all_places_are_taken_by_silent_ones() -> None:
-    """Each of many, one after the other."""
+    """Newcomers are served, one after the other, though silent connections take all places."""
     async with serving(ConnectionQuota(places_max=4)) as port:
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(20)]
         for _ in range(6):
@@ -318,7 +318,7 @@ def test_groups_add_up_over_heartbeats_and_are_bounded() -> None:
 
 
 def test_what_a_heartbeat_says_is_counted() -> None:
-    """Every text of it, within a factor; and nothing once the connection is gone."""
+    """A heartbeat's texts are counted within a factor, until the connection is gone."""
     membership = Membership()
     beat(membership, 1, "G", topics=100, tag="x" * 10_000)
     assert 1_000_000 < membership.kept_bytes(1) < 1_200_000
@@ -327,7 +327,7 @@ def test_what_a_heartbeat_says_is_counted() -> None:
 
 
 def test_subscriptions_are_counted_for_whoever_keeps_their_group() -> None:
-    """One that leaves a group to another leaves it what it said, too."""
+    """A group's subscriptions are counted for the client that still has the group."""
     membership = Membership()
     beat(membership, 2, "G")
     beat(membership, 1, "G", topics=100, tag="x" * 10_000)
@@ -338,7 +338,7 @@ def test_subscriptions_are_counted_for_whoever_keeps_their_group() -> None:
 
 
 def test_one_connection_is_one_client() -> None:
-    """A new client id with each heartbeat replaces the one before."""
+    """A heartbeat with another client id replaces the one before of its connection."""
     membership = Membership()
     for number in range(10):
         client = Client(f"c{number}", "10.0.0.1:1", "JAVA", 1)
@@ -350,12 +350,12 @@ def test_one_connection_is_one_client() -> None:
 # -- descriptors -------------------------------------------------------------------------------
 
 PATIENCE_S = 120.0
-"""For ever: a machine that does much else needs half a minute to start a broker."""
+"""Seconds that mean "for ever": a busy machine needs half a minute to start a broker."""
 
 
 @contextmanager
 def broker_process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A broker of its own, which may have so many descriptors and no more."""
+    """A broker process that may have this many descriptors."""
     port, peer_port = free_ports(2)
     config = folder / "broker.toml"
     config.write_text(

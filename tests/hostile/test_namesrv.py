@@ -1,4 +1,4 @@
-"""Packets of any content to a name server: it answers others on, and meets no fault."""
+"""Packets of any content to a name server, which goes on answering and meets no fault."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes]]] = {
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """One frame to a name server."""
+    """A frame to a name server."""
     code = draw(st.sampled_from([Code.REGISTER_BROKER] * 8 + sorted(REQUESTS)))
     header, bodies = REQUESTS[code]
     command = Command(
@@ -127,7 +127,7 @@ async def try_packets(packets: list[bytes], nursery: trio.Nursery) -> None:
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(frames(), min_size=5, max_size=5))
 def test_no_packet_ends_a_name_server(packets: list[bytes]) -> None:
-    """Nor does it keep others from being told."""
+    """A packet neither ends a name server nor keeps it from answering others."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

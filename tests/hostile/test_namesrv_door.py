@@ -1,4 +1,4 @@
-"""Strangers, brokers and tools at a name server's door, over real sockets.
+"""Strangers, brokers and tools at a name server, over real sockets.
 
 A stranger takes no route, keeps none, and changes nothing; brokers that prove are believed.
 """
@@ -132,7 +132,7 @@ async def leaders(port: int, topic: str = "T") -> list[str]:
 async def test_a_broker_that_has_proven_is_believed(
     tmp_path: Path, encoding: HeaderEncoding
 ) -> None:
-    """It registers, is refreshed, compares versions and says goodbye, with headers of any kind."""
+    """A proven broker registers, beats, compares versions and leaves, with headers of any kind."""
     async with name_server(tmp_path) as port, member(port) as broker:
         original = Command.__init__
 
@@ -167,7 +167,7 @@ async def test_a_strangers_registration_takes_no_route(tmp_path: Path, term: int
 async def test_nothing_that_brokers_say_is_done_for_a_stranger(
     tmp_path: Path, code: RequestCode
 ) -> None:
-    """Not one of the four codes, with a tag of its own making or with none."""
+    """A broker's codes are refused to a stranger, with a false tag or without one."""
     async with name_server(tmp_path) as port, member(port) as broker:
         await broker.register()
         for ext in ({}, {TAG_FIELD: "00" * 16}, {TAG_FIELD: 7}, {TAG_FIELD: "no hex"}):
@@ -177,7 +177,7 @@ async def test_nothing_that_brokers_say_is_done_for_a_stranger(
 
 
 async def test_a_broker_with_another_secret_is_told_so(tmp_path: Path) -> None:
-    """It does not register without a signature instead."""
+    """A broker with a wrong secret is refused, and does not register unsigned instead."""
     async with name_server(tmp_path) as port:
         with pytest.raises(ConnectFailed, match="the name server refused this end's proof"):
             async with member(port, OTHER):
@@ -187,7 +187,7 @@ async def test_a_broker_with_another_secret_is_told_so(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_know_the_secret_is_no_name_server_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes any proof can't make its own."""
+    """A server that takes any proof can't make its own."""
     async with name_server(tmp_path, OTHER) as port:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("dledger.trust.proof._right_ones", _only_the_brokers)
@@ -207,15 +207,17 @@ def _only_the_brokers(proof: object, right: Iterable[bytes], node_id: str) -> li
 
 
 async def test_a_broker_with_a_secret_registers_where_there_is_none(tmp_path: Path) -> None:
-    """RocketMQ's name servers, and ours on loopback, know no proofs: nothing is signed."""
+    """A broker signs nothing where the name server knows no proofs, as RocketMQ's don't."""
     async with name_server(tmp_path, None) as port, member(port) as broker:
         assert (await broker.register()).code == ResponseCode.SUCCESS
         assert await leaders(port) == [N0]
 
 
 async def test_a_signed_request_counts_once_and_in_its_place(tmp_path: Path) -> None:
-    """A copy of it, on the same connection or another, ends that connection; with the bug a wire
-    could register a broker again that has said goodbye."""
+    """A signed request that is repeated ends its connection, the same one or another.
+
+    With the bug a wire could register a broker again that has said goodbye.
+    """
 
     async def is_taken_twice(where: str) -> bool:
         async with name_server(tmp_path) as port, member(port) as broker:
@@ -270,7 +272,7 @@ async def test_a_signed_request_that_was_changed_is_not_taken(
 
 
 async def test_a_connection_speaks_for_the_broker_name_that_it_has_proven(tmp_path: Path) -> None:
-    """And for no other group or cluster."""
+    """A proven connection may register no other group and no other cluster."""
     async with name_server(tmp_path) as port, member(port, broker_name="broker-b") as broker:
         assert (await broker.register()).code == REFUSED
         assert (await broker.register(brokerName="broker-b")).code == ResponseCode.SUCCESS
@@ -285,7 +287,7 @@ async def test_a_connection_speaks_for_the_broker_name_that_it_has_proven(tmp_pa
 
 
 async def test_unsigned_brokers_come_in_by_a_setting_and_show_no_term(tmp_path: Path) -> None:
-    """Of two of them the last one leads, as in RocketMQ, whatever terms they write."""
+    """The last of two unsigned brokers leads, as in RocketMQ, whatever terms they send."""
     async with (
         name_server(tmp_path, allow_unsigned_brokers=True) as port,
         stranger(port) as first,
@@ -306,7 +308,7 @@ async def test_unsigned_brokers_come_in_by_a_setting_and_show_no_term(tmp_path: 
 
 
 async def test_an_unsigned_broker_does_not_touch_a_group_that_signs(tmp_path: Path) -> None:
-    """Not its leader's place, nor a follower's; nor may it say goodbye, or live on, for it."""
+    """An unsigned broker can't take, leave or refresh a place in a group that signs."""
     async with (
         name_server(tmp_path, allow_unsigned_brokers=True) as port,
         member(port) as broker,
@@ -343,7 +345,7 @@ async def test_the_first_broker_that_signs_ends_what_others_made_of_its_name(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
 async def test_a_name_server_that_others_reach_does_not_start_without_a_secret(host: str) -> None:
-    """It says how to make one; the setting for unsigned brokers is the other way out."""
+    """A name server beyond loopback needs a secret, or the setting for unsigned brokers."""
     with pytest.raises(ConfigError, match="there is no secret: .*secretFile"):
         NamesrvConfig(bind_address=host).door(lambda: bytes(NONCE_BYTES))
     NamesrvConfig(bind_address=host, allow_unsigned_brokers=True).door(lambda: bytes(NONCE_BYTES))
@@ -351,7 +353,7 @@ async def test_a_name_server_that_others_reach_does_not_start_without_a_secret(h
 
 @pytest.mark.parametrize("term", [-1, 7 + TERM_JUMP_MAX + 1, 1 << 62, NUMBER_MAX + 1, 1 << 70])
 async def test_terms_are_bounded_without_a_secret_too(tmp_path: Path, term: int) -> None:
-    """On loopback every process is a broker if it likes; what no elections explain is refused."""
+    """A term that no elections explain is refused, also on loopback without a secret."""
     async with name_server(tmp_path, None) as port, stranger(port) as broker:
         await broker.register(term=7)
         async with stranger(port) as other:
@@ -388,7 +390,7 @@ READS: dict[RequestCode, dict[str, ExtValue]] = {
 async def test_tools_change_something_only_where_the_setting_lets_them(
     tmp_path: Path, code: RequestCode, addresses: str, expected: ResponseCode
 ) -> None:
-    """This test's address is 127.0.0.1; reads are answered in any case."""
+    """Changes need an address of `adminAddresses`; reads are answered in any case."""
     async with (
         name_server(tmp_path, admin_addresses=addresses) as port,
         member(port) as broker,
@@ -423,13 +425,13 @@ async def test_tools_change_something_only_where_the_setting_lets_them(
     ],
 )
 def test_addresses_count_as_they_are_written(setting: str, host: str, is_in: bool) -> None:
-    """One by one, networks, both kinds, and IPv4 in IPv6's clothes."""
+    """Addresses may be single ones or networks, of both kinds, and IPv4 written as IPv6."""
     assert (host in AdminAddresses(setting)) is is_in
 
 
 @pytest.mark.parametrize("setting", ["everywhere", "10.0.0.0/33", "10.0.0", "127.0.0.1;10.0.0.1"])
 def test_a_setting_that_names_no_address_is_refused(setting: str) -> None:
-    """At the start, with what can be written."""
+    """A wrong setting is refused at the start, with what can be written."""
     with pytest.raises(ConfigError, match="adminAddresses has"):
         NamesrvConfig(admin_addresses=setting)
 
@@ -440,7 +442,7 @@ RAVINGS = int(os.environ.get("RAVINGS", "600"))
 
 
 async def test_hundreds_of_broken_proofs_let_nobody_in_and_end_nothing(tmp_path: Path) -> None:
-    """Hellos and proofs of the wrong order, kind and size, on one connection after the other."""
+    """Hellos and proofs in wrong order, kind and size let nobody in, and end nothing."""
     rng = random.Random(11)
     print("seed 11")
     values: list[ExtValue] = [

@@ -1,5 +1,4 @@
-"""A name server that enforces rights: it knows the users of the brokers that have proven, and takes
-changes from nobody else."""
+"""A name server that enforces rights knows the users of proven brokers, and obeys no others."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def user(name: str, *rights: str, **changed: object) -> User:
 
 
 def table(*users: User) -> bytes:
-    """What a broker tells."""
+    """A table of users as a broker sends it."""
     told = Users()
     told.restore(users)
     return encoded(told)
@@ -54,14 +53,14 @@ def table(*users: User) -> bytes:
 
 @asynccontextmanager
 async def client(name: str | None = None, password: str = PASSWORD) -> AsyncIterator[PeerPool]:
-    """One that signs as a user; or as the cluster, or not at all."""
+    """Connections that sign as a user, as the cluster, or not at all."""
     credentials = Credentials.of(name, password if name or password == WORD else None)
     async with PeerPool(credentials=credentials) as pool:
         yield pool
 
 
 async def ask(pool: PeerPool, port: int, code: int, **ext: ExtValue) -> Command:
-    """The name server's answer."""
+    """Ask the name server."""
     return await pool.request(f"127.0.0.1:{port}", Command(code, ext), 5)
 
 
@@ -100,8 +99,10 @@ async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) ->
 
 
 async def test_users_that_a_name_server_does_not_know_yet_are_no_flood(tmp_path: Path) -> None:
-    """After its start it knows nobody until a leader registers. However many requests they have
-    signed rightly until then, they are served at once when it knows them, on that connection."""
+    """Requests of users that are not known yet, after a start, are refused without counting.
+
+    However many they have signed rightly, they are served once a leader has registered.
+    """
     async with name_server(tmp_path, authorization_mode="enforce") as port, client("admin") as pool:
         for _ in range(WRONG_PROOFS_AT_ONCE + 1):
             answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
@@ -132,7 +133,7 @@ async def test_a_signed_request_is_good_for_one_connection_of_one_server(tmp_pat
         async def put(
             at: int, captured: Command | None = None, **changed: ExtValue
         ) -> tuple[Command, Command]:
-            """What was sent over a new connection, and the answer; signed there if not captured."""
+            """Send over a new connection, signed there unless captured; request and answer."""
             async with connect_peer("127.0.0.1", at, 5) as peer:
                 nonce = str((await peer.request(Command(Code.SIGN_ON), 5)).ext["nonce"])
                 request = Command(Code.PUT_KV_CONFIG, dict(ENTRY)) if captured is None else captured
@@ -195,7 +196,7 @@ async def test_enforcing_takes_a_super_user_who_could_take_it_back(tmp_path: Pat
 
 
 async def test_a_leader_tells_its_users_and_each_change(tmp_path: Path) -> None:
-    """When it registers, when one is made, and when one is removed."""
+    """A leader sends its users when it registers, and each change of them."""
     async with name_server(tmp_path, authorization_mode="enforce") as port:
         config = BrokerConfig(
             d_leger_secret=WORD,

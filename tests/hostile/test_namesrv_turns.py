@@ -1,4 +1,4 @@
-"""No question stops a name server's loop: every code, with as many groups and topics as may be.
+"""Turns of a name server's loop: every code, with as many groups and topics as may be.
 
 Measured as in `test_turns`.
 """
@@ -54,18 +54,18 @@ BROKER: Mapping[str, ExtValue] = {
 
 
 def topics(count: int) -> dict[str, TopicConfig]:
-    """Very many."""
+    """Topics, `count` of them."""
     return {f"Topic-{number:06}": TopicConfig(f"Topic-{number:06}") for number in range(count)}
 
 
 def registration(name: str, table: Mapping[str, TopicConfig], number: int) -> Registration:
-    """A group's leader registers."""
+    """A registration of a group's leader."""
     version = DataVersion(number, 0, 1)
     return Registration("c", name, 0, f"{name}:1", term=1, topics=table, data_version=version)
 
 
 def fill(routes: RouteTable) -> None:
-    """As many groups as may be, and one with as many topics."""
+    """Register as many groups as may be, and one with as many topics."""
     routes.register(registration("large", topics(TOPICS), 1), 1, 0.0)
     for number in range(limits.BROKER_GROUPS_MAX - 1):
         table = {"Everywhere": TopicConfig("Everywhere"), f"t{number}": TopicConfig(f"t{number}")}
@@ -73,7 +73,7 @@ def fill(routes: RouteTable) -> None:
 
 
 def registrations() -> Iterator[Command]:
-    """As JSON and compressed, as large as may be, and larger."""
+    """Registrations as JSON and compressed, as large as may be, and larger."""
     for count in (TOPICS - 1, TOPICS + 1):
         wrapper = TopicConfigWrapper(topics(count), DataVersion(count, 0, 1))
         body = encode_body(RegisterBrokerBody(wrapper))
@@ -107,19 +107,19 @@ def very_many() -> Iterator[bytes]:
 
 
 def bodies(code: int, ext: Mapping[str, ExtValue]) -> Iterator[Command]:
-    """Bodies that are none."""
+    """Requests with wrong bodies."""
     for body in hostile_bodies():
         yield Command(code, ext, body)
 
 
 def settings() -> Iterator[Command]:
-    """Large ones."""
+    """Large settings."""
     for body in (b"x" * LARGEST_BODY, b"x=\n" * (PROPERTIES_TEXT_BYTES_MAX // 3)):
         yield Command(Code.UPDATE_NAMESRV_CONFIG, {}, body)
 
 
 def questions() -> Iterator[Command]:
-    """What is not shown by its code alone."""
+    """Requests that need more than their code."""
     everywhere: Mapping[str, ExtValue] = {"topic": "Everywhere", "acceptStandardJsonOnly": True}
     yield from asks(Code.GET_ROUTEINFO_BY_TOPIC, everywhere, {"topic": "Everywhere"})()
     known: list[ExtValue] = [f"group-{number}" for number in range(10_000)]
@@ -145,7 +145,7 @@ def questions() -> Iterator[Command]:
 
 
 async def test_no_code_makes_a_turn_of_a_name_servers_loop_long() -> None:
-    """With ten thousand groups, or a group of very many topics."""
+    """A turn stays short with ten thousand groups, or a group of very many topics."""
     config, pace, slow = NamesrvConfig(), machine_pace(), list[str]()
     dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: b"n" * 32))
     fill(dispatcher.routes)
@@ -173,12 +173,12 @@ SEEN = Entry("Custom", "Topic:Topic-0", ("Sub",), (), "Allow")
 
 
 def narrow(prefix: str) -> Entry:
-    """For other addresses, so that the next has to be looked at."""
+    """An entry for other addresses, so that the next one has to be looked at."""
     return Entry("Custom", f"Topic:{prefix}*", ("Sub",), ("10.0.0.1",) * 16, "Allow")
 
 
 async def test_lists_that_rights_cut_make_no_turn_long(tmp_path: Path) -> None:
-    """Of as many topics as there may be, for a user with entries that don't decide."""
+    """A list of all topics stays cheap for a user whose entries mostly don't decide."""
     path = tmp_path / "secret"
     path.write_text(SECRET)
     path.chmod(0o600)
@@ -211,7 +211,7 @@ async def test_lists_that_rights_cut_make_no_turn_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("groups", "each"), [(25, TOPICS), (limits.BROKER_GROUPS_MAX, 1)])
 def test_groups_that_leave_at_once_make_no_turn_long(groups: int, each: int) -> None:
-    """All of one connection: large ones, and very many; the log tells some of them."""
+    """Groups of one connection, large ones or very many, leave in short turns."""
     took_s = [leave(groups, each)]
     while min(took_s) >= LOOP_STALL_S and len(took_s) < TRIES:
         took_s.append(leave(groups, each))  # the machine may be at fault
@@ -219,7 +219,7 @@ def test_groups_that_leave_at_once_make_no_turn_long(groups: int, each: int) -> 
 
 
 def leave(groups: int, each: int) -> float:
-    """How long a turn it makes when so many groups leave that have so many topics each."""
+    """The longest turn while `groups` groups leave that have `topics` topics each."""
     config = NamesrvConfig()
     dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: b"n" * 32))
     table = topics(each)
@@ -243,7 +243,7 @@ class _Gone:
 
 
 def register(routes: RouteTable, new: Registration, connection_id: int) -> None:
-    """As requests do."""
+    """Register as requests do."""
     drained(routes.check_names(new))
     routes.register(new, connection_id, 0.0)
 

@@ -1,4 +1,4 @@
-"""Entries that can't be applied: what becomes of them, of their senders, of logs that hold them.
+"""Entries that can't be applied: their senders' answers, and logs that hold them.
 
 Leaders of older versions wrote some of these for a stranger, and every replica died of them at each
 start.
@@ -77,7 +77,7 @@ OLD: dict[str, tuple[Callable[[int, int], bytes], int]] = {
 async def test_an_entry_that_ended_groups_is_set_aside_or_applied(
     found: Group, mock_clock: MockClock, name: str
 ) -> None:
-    """By all replicas alike; it is counted, shown and alarmed, and the group serves on."""
+    """All replicas set the entry aside, with an alarm, or apply it, and the group serves on."""
     make, added = OLD[name]
     await found.serves()
     end = found.machine.queues.end(TOPIC, 0)
@@ -97,7 +97,7 @@ async def test_an_entry_that_ended_groups_is_set_aside_or_applied(
 
 
 async def shown(found: Group, index: int, reason: str) -> None:
-    """GROUP_INFO, which `mqadmin raftStatus` asks for, tells of it."""
+    """GROUP_INFO, which `mqadmin raftStatus` asks for, tells of the entry."""
     answer = await found.connect().ask(Command(RequestCode.GROUP_INFO))
     info = decode_header(GroupInfoResponseHeader, answer)
     assert (info.set_aside, info.set_aside_last) == (1, ((index, reason),))
@@ -107,7 +107,7 @@ async def shown(found: Group, index: int, reason: str) -> None:
 async def test_a_topic_of_an_old_log_has_the_nearest_numbers_that_there_are(
     tmp_path: Path, mock_clock: MockClock, value: int
 ) -> None:
-    """From the log as from a snapshot that the old version made."""
+    """A topic's numbers are cut to the nearest that exist, from a log and from a snapshot."""
     async with group(tmp_path) as found:
         made = topic_request("Odd")
         await found.connect().ask(made)
@@ -128,7 +128,7 @@ async def test_a_topic_of_an_old_log_has_the_nearest_numbers_that_there_are(
 
 
 def test_an_operation_of_a_newer_version_stops_only_who_is_older(tmp_path: Path) -> None:
-    """To set it aside would leave this replica with another state than those that know it."""
+    """A newer version's operation stops this replica, whose state would else be another."""
     leader = LeadingMachine(tmp_path)
     for kind, body in (
         (Kind.CONTROL, msgspec.msgpack.encode(("put_acls", {}))),
@@ -144,7 +144,7 @@ def test_an_operation_of_a_newer_version_stops_only_who_is_older(tmp_path: Path)
 async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_again(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """Also where later entries were placed behind it: none is acknowledged that is not there."""
+    """A sender is told that its entry was set aside, and no later entry behind it counts."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(send_request(b"0", e="0"))
@@ -174,7 +174,7 @@ async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_agai
 
 
 def test_the_book_of_entries_set_aside_goes_with_the_state(tmp_path: Path) -> None:
-    """In a snapshot, and to a replica that is given the state: it makes its queues as others do."""
+    """Entries that were set aside are kept in snapshots and in a state for another replica."""
     leader = LeadingMachine(tmp_path / "a")
     note = NewRecord(b"x", b"", 1, HOST)
     leader.append(CANARY, 0, [note])

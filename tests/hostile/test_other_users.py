@@ -1,4 +1,4 @@
-"""Other users of a server's machine: they read no message and no setting, whatever the umask is."""
+"""Other users of a server's machine read no message and no setting, whatever the umask is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mqnamesrv.saved.kv_file import KvStore
 
 @contextmanager
 def careless_umask() -> Iterator[None]:
-    """What is made may be read and written by everybody, unless it is made otherwise."""
+    """Let everybody read and write new files, unless their mode forbids it."""
     before = os.umask(0)
     try:
         yield
@@ -38,7 +38,7 @@ def careless_umask() -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What in a folder, itself included, has a mode that lets others in."""
+    """Paths of a folder, itself included, whose mode lets others in."""
     return [
         f"{path.relative_to(folder)} {path.stat().st_mode:o}"
         for path in (folder, *folder.rglob("*"))
@@ -73,7 +73,7 @@ async def test_a_brokers_own_files_are_its_users_alone(tmp_path: Path) -> None:
 
 
 async def test_a_folder_of_an_earlier_version_is_closed(tmp_path: Path) -> None:
-    """It and its operator are told; what lies in it can't be reached any more."""
+    """A folder of an earlier version is closed, with a log line for the operator."""
     folder = tmp_path / "store"
     folder.mkdir(0o755)
     folder.chmod(0o755)
@@ -86,7 +86,7 @@ async def test_a_folder_of_an_earlier_version_is_closed(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_can_not_be_closed_is_told(tmp_path: Path) -> None:
-    """It is somebody else's: the node starts, and says what to do."""
+    """A folder of another user's that can't be closed is logged, and the node starts."""
     folder = tmp_path / "store"
     folder.mkdir()
     folder.chmod(0o770)
@@ -99,7 +99,7 @@ async def test_a_folder_that_can_not_be_closed_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_name_servers_settings_are_its_users_alone(tmp_path: Path) -> None:
-    """The table and its journal, new ones and those of an earlier version."""
+    """The table and its journal are private, new ones and those of an earlier version."""
     path = tmp_path / "kv" / "kv.json"
     with careless_umask():
         for life in range(2):
@@ -122,7 +122,7 @@ def test_what_is_no_table_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_servers_have_a_umask_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For whatever else is made while they run."""
+    """Servers set a umask for whatever else is made while they run."""
     monkeypatch.setattr(trio, "run", lambda *_: None)
     for start in (lambda: starting.start(None, "127.0.0.1:1", None), run):
         with careless_umask():
@@ -131,7 +131,7 @@ def test_servers_have_a_umask_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_planted_umask_is_what_it_says(tmp_path: Path) -> None:
-    """Without modes of ours, files would be open."""
+    """Files are open under the planted umask, without modes of ours."""
     with careless_umask():
         (tmp_path / "file").touch()
     assert open_to_others(tmp_path)

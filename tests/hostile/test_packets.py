@@ -1,7 +1,7 @@
-"""Packets of any content, to every code that a broker serves: the group serves on, replicas agree.
+"""Packets of any content to every code: the group serves on, and its replicas agree.
 
-The short form is a thousand cases: five hundred packets, five hundred entries. Millions:
-`python tests/hostile/long_run.py --cases 1000000`.
+The short form is a thousand cases: five hundred packets, five hundred entries. Millions: `python
+tests/hostile/long_run.py --cases 1000000`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SECRET = "users need the secret of a cluster"  # noqa: S105
 
 
 async def learn(directory: Path) -> None:
-    """What every group begins with."""
+    """Note the places, handles and epochs that each group begins with."""
     async with group(directory, d_leger_secret=SECRET) as found:
         POSITIONS[:], HANDLES[:], EPOCHS[:] = await found.begin()
 
@@ -112,7 +112,7 @@ async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> No
 @SHORT
 @given(PACKETS)
 def test_no_packet_ends_a_group(packets: list[tuple[bytes, float]]) -> None:
-    """Nor does it leave replicas that differ, or meet a fault that nobody foresaw."""
+    """A packet neither ends a group, nor makes replicas differ, nor meets an unexpected fault."""
 
     async def main() -> None:
         with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
@@ -151,7 +151,7 @@ async def test_every_code_that_a_broker_serves_is_tried(
 async def test_what_belongs_to_raft_is_no_entry_of_the_brokers(
     tmp_path: Path, mock_clock: MockClock, kind: Kind
 ) -> None:
-    """It is neither applied nor set aside."""
+    """An entry of Raft is neither applied by the broker nor set aside."""
     async with group(tmp_path, d_leger_secret=SECRET) as found:
         found.commit_raw(kind, b"\xff" * 9)
         assert found.machine.aside.count == 0

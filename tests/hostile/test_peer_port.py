@@ -95,7 +95,7 @@ async def running() -> AsyncIterator[trio.Nursery]:
 
 
 class Stranger:
-    """Somebody who knows the protocol and not the secret."""
+    """A stranger who knows the protocol and not the secret."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -170,7 +170,7 @@ async def wait_for_the_proof(port: int) -> list[object] | None:
 
 
 async def use_another_connection(port: int) -> list[object] | None:
-    """Have the node sign, on a second connection, the nonce that it gave on the first."""
+    """Make the node sign, on a second connection, the nonce that it gave on the first."""
     first, second = await stranger_at(port), await stranger_at(port)
     await first.say_hello("n2", os.urandom(NONCE_BYTES))
     hello = await first.hear()
@@ -245,7 +245,7 @@ async def test_silent_connections_do_not_keep_a_member_out() -> None:
     ids=["secret", "none", "group"],
 )
 async def test_who_belongs_to_another_group_gets_no_link(wrong: dict[str, object]) -> None:
-    """In either direction."""
+    """A node of another group gets no link, in either direction."""
     async with running() as nursery:
         node = start(nursery, "n1", {})
         other = start(nursery, "n2", {"n1": node.port}, **wrong)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ def reorder(frames: list[bytes]) -> list[bytes]:
 
 
 def change_the_term(frames: list[bytes]) -> list[bytes]:
-    """As its own sender would have written it, with the CRC that it has then."""
+    """Change the term and the CRC, as the frame's own sender would have written it."""
     (frame,) = encode_message(Denied(77))
     return [bytes(frame) + frames[0][-TAG_BYTES:], *frames[1:]]
 
@@ -336,7 +336,7 @@ class Wire:
 
 
 async def terms_over(change: Change) -> tuple[list[int], Owner]:
-    """What of terms 1 to 3, each said by n2, reaches n1 over a wire that lies."""
+    """Terms, of 1 to 3 that n2 sends, that reach n1 over a lying wire, and n1's owner."""
     async with running() as nursery:
         node = start(nursery, "n1", {"n2": 1})
         wire = Wire(node.port, change)
@@ -362,7 +362,7 @@ async def terms_over(change: Change) -> tuple[list[int], Owner]:
 async def test_a_frame_that_is_not_the_one_sent_ends_the_connection(
     change: Change, reach: list[int]
 ) -> None:
-    """What came before it counts, nothing behind it; the two connect anew."""
+    """Frames before a changed one count, none behind it, and the two connect anew."""
     heard, owner = await terms_over(change)
     assert heard == reach
     assert "does not match its tag" in owner.ended[0]
@@ -419,7 +419,7 @@ def raving(rng: random.Random, kind: PeerKind, donor: Donor) -> bytes:
 
 
 def raving_run(rng: random.Random, donor: Donor) -> bytes:
-    """Entries that are none: noise, or real ones that are cut, or lie about index, size or body."""
+    """Wrong entries: noise, or real ones that are cut, or lie about index, size or body."""
     if rng.random() < 0.4:
         return b""
     if rng.random() < 0.3:
@@ -431,7 +431,7 @@ def raving_run(rng: random.Random, donor: Donor) -> bytes:
 
 
 def decoded(frame: bytes) -> PeerMessage | None:
-    """What the link hands on; None if it closes."""
+    """The message that a link hands on, or None if it closes."""
     try:
         if frame_length(frame, 0) != len(frame):
             return None  # it waits for the rest, or takes what follows for a part of it
@@ -472,7 +472,7 @@ def test_a_raving_member_ends_its_link_and_nothing_else(kind: PeerKind) -> None:
 
 @pytest.mark.parametrize("kind", PeerKind, ids=lambda kind: kind.name)
 def test_a_leader_serves_on_beside_a_raving_member(kind: PeerKind) -> None:
-    """The same at the leader, within its own term: appends are committed as before."""
+    """A leader commits appends as before, beside messages of its own term from a raving member."""
     rng, donor = random.Random(kind.value), Donor()
     donor.add(1, 5)
     node = ScriptedNode()

@@ -1,4 +1,4 @@
-"""The port for members by TLS: who gets a link, and that it carries what a plain one does."""
+"""The port for members by TLS: who gets a link, which carries the same as a plain one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APART_S = 1.5
 
 
 def encrypting(folder: Path, mode: Mode, given: Pair | None = None) -> ServerContexts:
-    """What a member encrypts with."""
+    """TLS contexts of a member."""
     return ServerContexts(ServerOptions(files(folder, given), members=mode))
 
 
@@ -36,7 +36,7 @@ def encrypting(folder: Path, mode: Mode, given: Pair | None = None) -> ServerCon
 async def two(
     first: ServerContexts | None, second: ServerContexts | None
 ) -> AsyncIterator[tuple[Owner, Owner]]:
-    """Two members, of whom the second dials."""
+    """Two members; the second dials."""
     owners = Owner(), Owner()
     listeners: list[socket.socket] = [listen("127.0.0.1", 0), listen("127.0.0.1", 0)]
     ports = [int(each.getsockname()[1]) for each in listeners]
@@ -60,7 +60,7 @@ MODES = (None, Mode.PERMISSIVE, Mode.ENFORCING)
 async def test_members_are_linked_unless_one_wants_tls_and_the_other_has_none(
     acceptor: Mode | None, dialler: Mode | None, tmp_path: Path
 ) -> None:
-    """Permissive goes with both, so a group can be turned over one member after the other."""
+    """A permissive member links with both kinds, so a group is turned over one by one."""
     one = None if acceptor is None else encrypting(tmp_path / "a", acceptor)
     other = None if dialler is None else encrypting(tmp_path / "b", dialler)
     apart = {acceptor, dialler} == {None, Mode.ENFORCING}

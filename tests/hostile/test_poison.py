@@ -1,4 +1,4 @@
-"""Poison: what one message may do to the consumers that it is handed to.
+"""Poison: harm that one message may do to its consumers.
 
 A stranger who may send may send any record that a broker takes: bodies that inflate without end,
 manifests that name parts that are not there, properties with absurd values. Each way of reading
@@ -86,7 +86,7 @@ NAMES = (
 
 
 def poison() -> list[bytes]:
-    """Records of each kind."""
+    """Poisonous records of each kind."""
     found = [record(b"", f"LARGE_BODY\x01{each}\x02".encode()) for each in manifests()]
     for flag in COMPRESSED.values():
         for body in (b"", b"x" * 100, BOMB[:1000], BOMB, zlib.compress(b"fine")):
@@ -108,7 +108,7 @@ def poison() -> list[bytes]:
 
 
 def record(body: bytes = b"x", properties: bytes = b"", **fields: int) -> bytes:
-    """One that a producer may send."""
+    """A record that a producer may send."""
     return encode_record(
         topic=b"T",
         queue_id=0,
@@ -133,7 +133,7 @@ async def send(cluster: LocalCluster, records: list[bytes]) -> int:
 
 
 def look(message: ReceivedMessage) -> bool:
-    """What an application does with a message; whether it is the honest one."""
+    """Read a message as an application does; whether it is the honest one."""
     for name in ("keys", "tags", "properties", "expires_ms", "priority", "message_id", "topic"):
         with suppress(DledgerError):
             getattr(message, name)
@@ -185,7 +185,7 @@ async def read(cluster: LocalCluster, way: str) -> None:
 async def test_poison_keeps_no_consumer_from_the_message_behind_it(
     autojump_clock: MockClock, way: str
 ) -> None:
-    """Each message of it costs little time, and no more memory than one body may have."""
+    """Poison costs little time, and no more memory than one body may have."""
     with capture_logs():
         async with local_cluster(replicas=1) as cluster:
             async with cluster.producer("P") as producer:

@@ -1,5 +1,6 @@
-"""A broker that enforces rights: every code as a user with exactly its rights, and with all but
-one; signatures that are forged, changed, sent again, or carried elsewhere."""
+"""A broker that enforces rights, for every code: exactly its rights, all but one, forged
+signatures.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ OTHER = "another password"
 
 
 class Signer:
-    """A client of ours: it stamps what it sends on one connection."""
+    """A client of ours that stamps what it sends on one connection."""
 
     def __init__(self, stranger: Stranger, nonce: str, name: str, key: Key) -> None:
         self.stranger = stranger
@@ -118,7 +119,7 @@ def cluster(enforced: tuple[Group, Signer]) -> Signer:
 
 
 def put(found: Group, *entries: Entry, **of_user: object) -> None:
-    """Have the log make the user u, with these entries."""
+    """Make the user u in the log, with these entries."""
     wrapped = Wrapping(WORD.encode()).wrap("u", PASSWORD)
     user = User("u", wrapped, entries=entries)._replace(**of_user)
     found.commit_raw(Kind.CONTROL, encode_control(PutUser(user, NOW_MS)))
@@ -145,20 +146,20 @@ def all_but(need: str) -> list[Entry]:
 
 
 def position_of(found: Group) -> int:
-    """Where the message begins."""
+    """The position of the first message."""
     queue = found.machine.queues.get(TOPIC, 1)
     assert queue is not None
     return int(queue.read(0, 1)["position"][0])
 
 
 async def test_each_code_is_asked(found: Group, mock_clock: MockClock) -> None:
-    """A code that is added needs a line in `rights`, beside the one where it is served."""
+    """A served code has its line in `rights`, beside the one where it is served."""
     asked = set(requests(0)) | OPEN | SIGNED | SUPER
     assert set(found.broker.handler.table) == asked
 
 
 async def test_all_rights_but_one_are_too_few(found: Group, mock_clock: MockClock) -> None:
-    """For each need of each code: who lacks just that one is refused, and nothing is done."""
+    """A user who lacks one right of a code is refused, and nothing is done."""
     position = position_of(found)
     for code, (_, needs) in requests(position).items():
         for need in needs:
@@ -215,7 +216,7 @@ async def test_codes_that_super_users_alone_may_ask(
 async def test_codes_that_any_user_may_ask(
     found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
-    """And nobody else; lists have what the user may read or send to, and no more."""
+    """Codes for any user are refused without one; lists have what the user may read or send to."""
     await cluster.ask(topic_request("Secret"))
     put(found, allow("Topic:Orders Sub"))
     for code in sorted(OPEN | SIGNED):
@@ -297,7 +298,7 @@ async def test_a_stamped_request_is_good_for_one_place(found: Group, mock_clock:
 async def test_a_signature_that_is_cut_is_none(
     stamped: bool, found: Group, mock_clock: MockClock
 ) -> None:
-    """At whatever length, as are a stamp and a name that lack their ends: nothing is stored."""
+    """A signature, stamp or name that is cut anywhere is refused, and nothing is stored."""
     put(found, allow("Topic:Orders Pub"))
     before = found.machine.applied_index
     fields = (OWN_SIGNATURE, STAMP, "AccessKey") if stamped else (SIGNATURE, "AccessKey")
@@ -318,7 +319,7 @@ async def test_a_signature_that_is_cut_is_none(
 async def test_a_flood_of_wrong_signatures_ends_its_connection(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """Whoever goes on has to dial again."""
+    """A connection with too many wrong signatures is closed."""
     put(found)
     stranger = found.connect(FAR)
     for _ in range(WRONG_SIGNATURES_MAX):
@@ -365,8 +366,10 @@ async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
 async def test_refusals_of_one_address_have_a_pace(
     found: Group, mock_clock: MockClock, signed: str
 ) -> None:
-    """Of all its connections together, whatever they sent at once: the rest waits unread. Others
-    are answered at once, and so is a user of that address who signed rightly before."""
+    """An address's refused requests are read at a bounded rate, over all its connections.
+
+    Others are answered at once, and so is a user of that address who signed rightly before.
+    """
 
     def request(opaque: int) -> bytes:
         made = send_request()
@@ -414,7 +417,7 @@ async def test_what_belongs_to_a_group_or_a_topic(found: Group, mock_clock: Mock
 
 
 async def test_nothing_else_lets_anybody_in(tmp_path: Path, mock_clock: MockClock) -> None:
-    """No address, no claim of a member, and no name of the cluster's own."""
+    """An address, a member's claim, and the cluster's own name give no rights."""
     claims: Iterator[dict[str, ExtValue]] = iter(
         (
             {},
@@ -435,7 +438,7 @@ async def test_nothing_else_lets_anybody_in(tmp_path: Path, mock_clock: MockCloc
 async def test_observing_refuses_nothing_and_notes_what_would_be(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """What each user would have to be given, with how often."""
+    """Observing serves all, and notes what each user would need, with how often."""
     async with enforcing(tmp_path, authorization_mode="observe") as (found, _):
         put(found, allow("Topic:Orders Sub"))
         for _ in range(3):
@@ -469,7 +472,7 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
 async def test_super_users_are_changed_by_super_users_and_one_stays(
     found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
-    """Whoever may make users makes no super user; the last enabled one can't be taken away."""
+    """A super user is made by super users alone, and the last enabled one stays."""
 
     async def told(asker: Signer, code: Code, content: object = None) -> tuple[int, str]:
         body = b"" if content is None else json.dumps(content).encode()
@@ -505,7 +508,7 @@ async def test_super_users_are_changed_by_super_users_and_one_stays(
 async def test_only_a_super_user_ends_the_enforcing(
     found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
-    """Else whoever may change settings could do everything a moment later, from this machine."""
+    """Only a super user ends the enforcing, since settings would give all other rights."""
     put(found, allow("Cluster:DefaultCluster Update"))
     user = await signer(found, "u")
     for body, code in ((b"defaultTopicQueueNums=4", 0), (b"authorizationMode=off", REFUSED)):
@@ -575,10 +578,13 @@ def staging(name: str) -> Command:
 async def test_a_producers_name_is_its_users(
     found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
-    """Another one with the same rights neither fences it nor writes, stages or decides under it,
-    with the right epoch or any; a super user and the secret may, and it stays its user's. Where
-    nobody has a name, each user stages in a share of its own. A name is free once that user is
-    gone. A snapshot and the log itself keep it alike."""
+    """A producer's name belongs to its user, and others can't use or fence it.
+
+    Another user with the same rights neither fences it nor writes, stages or decides under it, with
+    the right epoch or any; a super user and the secret may, and it stays its user's. Where nobody
+    has a name, each user stages in a share of its own. A name is free once that user is gone. A
+    snapshot and the log itself keep it alike.
+    """
     for name in ("ann", "bob", "root"):
         found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
     stranger = found.connect(FAR)
@@ -627,7 +633,7 @@ async def test_a_producers_name_is_its_users(
 
 
 async def test_two_users_who_want_one_name_at_once(found: Group, mock_clock: MockClock) -> None:
-    """Neither was there when the other was judged: the log decides, on each replica alike."""
+    """The log decides between two users who ask for one name at once, alike on each replica."""
     for name in ("ann", "bob"):
         found.commit_raw(Kind.CONTROL, user_entry(name))
     change = found.machine.change

@@ -1,4 +1,4 @@
-"""What strangers cost the loop: heavy requests, many at once, filters, heartbeats, many topics.
+"""Costs of strangers to the loop: heavy requests, many at once, filters, heartbeats, topics.
 
 Time is the test's own where it can be: a handler that costs 2 ms sets the clock forward by that.
 """
@@ -99,7 +99,7 @@ def test_the_cheap_go_first_and_nobody_starves() -> None:
 
 @pytest.mark.parametrize("others_s", [CHEAP_S, LOOP_TURN_S / 3, LOOP_TURN_S, 5.0])
 def test_the_oldest_goes_however_few_a_turn_admits(others_s: float) -> None:
-    """It is every fourth of all turns together; and one that was let go in vain stays as old."""
+    """The oldest client goes every fourth time over all turns, and stays the oldest in vain."""
     queue, went = Queue(), list[int]()
 
     def come_again(number: int) -> None:
@@ -161,8 +161,7 @@ def test_one_late_turn_does_not_make_a_client_dear_for_long() -> None:
 
 
 def test_a_busy_machine_makes_no_client_dear() -> None:
-    """It takes the processor away in every fifth turn of a cheap client; a client all of whose
-    requests are dear is known to be, soon."""
+    """A busy machine makes no cheap client dear; one with dear requests alone is known soon."""
     rng, bystander, stranger = random.Random(1), share(CHEAP_S), share(CHEAP_S)
     cheap = 0
     for _ in range(1000):
@@ -177,7 +176,7 @@ def test_a_busy_machine_makes_no_client_dear() -> None:
 
 
 async def test_a_bystander_hardly_waits_behind_four_hundred_heavy_clients() -> None:
-    """They ask for 0.8 s of the loop at once, again and again: it was heard after all of them."""
+    """A client waits little behind four hundred heavy ones, whose requests need 0.8 s together."""
     clock = Clock()
     handler, turns = Answering(clock), Turns(clock)
     trio.lowlevel.add_instrument(turns)
@@ -223,7 +222,7 @@ async def test_many_requests_in_one_chunk_are_no_single_turn() -> None:
 
 
 async def test_answers_that_come_all_at_once_are_given_in_slices() -> None:
-    """Four hundred readers that one message wakes don't make one turn of it."""
+    """Four hundred readers that one message wakes are answered in several turns."""
     clock = Clock()
     trio.lowlevel.add_instrument(turns := Turns(clock))
     turns_module._turns.set(turns)
@@ -251,7 +250,7 @@ async def test_answers_that_come_all_at_once_are_given_in_slices() -> None:
 
 
 async def test_a_loop_has_one_budget() -> None:
-    """Whatever listens on it."""
+    """All servers on a loop share one budget."""
     assert turns_of_loop() is turns_of_loop()
 
 
@@ -259,7 +258,7 @@ async def test_a_loop_has_one_budget() -> None:
 
 
 def test_a_long_turn_is_a_line_with_what_ran() -> None:
-    """Also where only its length is known; a short one, and the time between turns, are none."""
+    """A long turn is logged with what ran, or its length alone; short ones are not."""
     clock = Clock()
     watchdog = Watchdog(clock)
     with capture_logs() as logs:
@@ -337,7 +336,7 @@ SEARCHING = " OR ".join(["a CONTAINS '" + "x" * 90 + "y'"] * 70)
 def test_a_pulls_filter_works_within_its_steps(
     tmp_path: Path, expression: str, properties: bytes
 ) -> None:
-    """And ends where they are used up: the next pull goes on from there, to the queue's end."""
+    """A filter ends when its steps are used up, and the next pull goes on from there."""
     orders = Orders(tmp_path, 60, properties)
     operations = parse_condition(expression).operations
     offset = pulls = 0
@@ -359,7 +358,7 @@ def test_messages_of_many_properties_count_as_well(tmp_path: Path) -> None:
 
 
 def test_an_ordinary_filter_looks_at_as_many_messages_as_before(tmp_path: Path) -> None:
-    """The bound is for those that cost a hundred times as much."""
+    """A bound of steps spares ordinary filters, and is for those a hundred times as dear."""
     orders = Orders(tmp_path, 600, b"a\x015\x02b\x01x\x02")
     assert orders.pull(0, "a > 9 AND b = 'y'").next_offset == limits.SQL_MESSAGES_SCANNED_MAX
 
@@ -372,7 +371,7 @@ def test_texts_are_found_in_linear_time_and_as_ever(text: str, sought: str) -> N
 
 
 def test_compiled_filters_are_kept_within_a_bound() -> None:
-    """Of characters, not of filters: large ones once kept a gigabyte."""
+    """Compiled filters are bounded by characters, not by their number."""
     compiled = filters.CompiledFilters()
     first = compiled.get("n = 0")
     assert compiled.get("n = 0") is first
@@ -447,7 +446,7 @@ async def test_a_heartbeat_of_many_groups_makes_them_with_two_entries(tmp_path: 
 async def test_clients_that_come_at_once_are_told_of_each_other_a_few_times(
     tmp_path: Path,
 ) -> None:
-    """Not once for each pair: forty make sixteen hundred notices, four hundred 160,000."""
+    """Forty clients cause fewer than the 1,600 notices of all pairs."""
     body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "G"}]}).encode()
     frame = b"".join(encode_frame(Command(RequestCode.HEART_BEAT, body=body)))
     notices = 0
@@ -521,7 +520,7 @@ def test_files_of_no_use_are_moved_away_at_a_start_and_removed_later(tmp_path: P
 
 
 def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:
-    """What a crash left behind its end must not be read as its messages."""
+    """A queue's file is cut back, so that a crash's leftover is not read as messages."""
     queues = ConsumeQueues(tmp_path / "queues")
     queues.append("T", 0, bytes(UNIT_BYTES * 10), 1)
     queues.flush()
@@ -538,7 +537,7 @@ def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:
 
 
 def test_queues_are_flushed_step_by_step(tmp_path: Path) -> None:
-    """One file is made at each; what is written to meanwhile comes after."""
+    """One file is made at each step, and queues written to meanwhile come after."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(5):
         queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)
@@ -553,7 +552,7 @@ def test_queues_are_flushed_step_by_step(tmp_path: Path) -> None:
 
 
 def test_files_can_be_made_before_queues_are_flushed(tmp_path: Path) -> None:
-    """By a thread: a busy disk once kept the loop waiting a second for one directory."""
+    """A thread may make the files, so that a busy disk does not stop the loop."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(3):
         queues.append(f"T{number}", 0, A_UNIT, number)
@@ -571,7 +570,7 @@ def test_files_can_be_made_before_queues_are_flushed(tmp_path: Path) -> None:
 def test_many_files_are_made_durable_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all of their file system; few of them one by one, as ever."""
+    """Many files are synced with all of their file system, and few of them one by one."""
     one_by_one: list[Path] = []
     monkeypatch.setattr(consume_queue, "sync_path", one_by_one.append)
     paths = [tmp_path / str(number) for number in range(limits.SYNCED_ONE_BY_ONE_MAX + 1)]

@@ -1,4 +1,4 @@
-"""Every table of the replicated state, and every container in a leader's memory, has a bound."""
+"""Bounds of every table of the replicated state, and of every container of a leader."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LARGE = INT64_MAX // 2
 
 
 def attributes(known: Mapping[str, object]) -> dict[str, str]:
-    """All of them, with their longest values."""
+    """Attributes with their longest values."""
     return {name: str(RATE_PER_S_MAX) for name in known}
 
 
@@ -102,7 +102,7 @@ def largest() -> State:
 
 
 def test_a_field_of_the_snapshot_has_a_bound() -> None:
-    """Or is a single number: a table that is added must be bounded, before it can be filled."""
+    """A new field of the snapshot must be a bounded table here, or a single number."""
     single = {
         field.name
         for field in msgspec.structs.fields(State)
@@ -114,7 +114,7 @@ def test_a_field_of_the_snapshot_has_a_bound() -> None:
 
 @pytest.mark.parametrize("field", TABLES)
 def test_a_row_is_no_larger_than_is_said(field: str) -> None:
-    """With the longest names and the largest numbers that requests may have."""
+    """A row with the longest names and largest numbers is no larger than its bound."""
     table, rows = TABLES[field], 2 if field in ("popped", "users") else 1
     empty = len(msgspec.msgpack.encode(getattr(State(), field)))
     size = len(msgspec.msgpack.encode(getattr(largest(), field))) - empty
@@ -122,12 +122,12 @@ def test_a_row_is_no_larger_than_is_said(field: str) -> None:
 
 
 def test_the_largest_state_can_be_given_to_another_replica() -> None:
-    """All tables full of the largest rows."""
+    """A state with all tables full of the largest rows can be sent to another replica."""
     assert sum(table.bytes_max for table in TABLES.values()) <= STATE_BYTES_MAX
 
 
 def test_the_docs_show_every_table() -> None:
-    """With its rows, its bytes, who shares it and what frees it."""
+    """The docs have each table's rows, bytes, owner and end."""
     text = (ROOT / "docs" / "reference" / "broker.md").read_text()
     shown = {
         cells[0].strip("` "): [cell.strip() for cell in cells[1:]]
@@ -140,7 +140,7 @@ def test_the_docs_show_every_table() -> None:
 
 
 def test_a_state_is_encoded_field_by_field_as_in_one_piece() -> None:
-    """So older and newer versions read each other's snapshots."""
+    """A state encoded by fields is the same as in one piece, for older and newer versions."""
     for state in (largest(), State()):
         fields = {name: getattr(state, name) for name in State.__struct_fields__}
         assert b"".join(encode_state(fields)) == msgspec.msgpack.encode(state)
@@ -304,7 +304,7 @@ def names_of(each: object) -> set[str]:
 
 
 async def test_each_container_of_a_leader_has_a_bound(found: Group, mock_clock: MockClock) -> None:
-    """One that is added must be listed, with what bounds it."""
+    """A new container of a leader must be listed here with its bound."""
     await found.begin()
     unlisted = {
         f"{owner}.{name}" for owner, name in containers(found) if name not in LEADERS.get(owner, {})

@@ -58,13 +58,13 @@ class Server:
     logs: list[dict[str, object]]
 
     async def served(self, body: bytes = b"hello", tls: ClientContexts | None = None) -> bytes:
-        """What a good client is answered."""
+        """The answer to a good client."""
         async with connect_peer("127.0.0.1", self.port, tls=tls or self.tls) as peer:
             return bytes((await peer.request(Command(1, body=body), ANSWER_S)).payload)
 
     @property
     def reasons(self) -> list[str]:
-        """Why connections were closed."""
+        """Reasons for which connections were closed."""
         return [str(line["reason"]) for line in self.logs if line["event"] == "connection closed"]
 
 
@@ -92,7 +92,7 @@ def client_hello() -> bytes:
 
 
 async def until_closed(stream: trio.SocketStream) -> bytes:
-    """All that a server sends until it closes."""
+    """Bytes that a server sends until it closes."""
     received = b""
     async with stream:
         with suppress(trio.BrokenResourceError):
@@ -104,14 +104,14 @@ async def until_closed(stream: trio.SocketStream) -> bytes:
 @pytest.mark.parametrize("mode", [Mode.PERMISSIVE, Mode.ENFORCING])
 @pytest.mark.parametrize("size", [0, 100, 3_000_000])
 async def test_requests_over_tls_are_answered(mode: Mode, size: int, tmp_path: Path) -> None:
-    """Of any size, in both directions."""
+    """Requests of any size are answered over TLS."""
     body = random.Random(size).randbytes(size)
     async with serving(tmp_path, mode) as server:
         assert await server.served(body) == body
 
 
 async def test_a_check_shows_the_names_of_a_certificate_for_another_host(tmp_path: Path) -> None:
-    """So an operator sees which name to dial; of one that nobody vouches for it shows the end."""
+    """A check shows the names of a certificate for another host; of an untrusted one its end."""
     given, trusting = pair(hosts=("other.example",)), client(tmp_path / "client")
     serve = partial(serve_remoting, Echo(), "127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
@@ -176,8 +176,7 @@ async def one_by_one(to: int, task_status: trio.TaskStatus[int]) -> None:
 async def test_a_permissive_port_tells_apart_what_comes_late_and_byte_by_byte(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The first byte is looked at when it is there, and nothing of it is lost: TLS and plain text
-    are served through a network that splits everything."""
+    """A permissive port tells TLS from plain text by the first byte, however bytes are split."""
     async with serving(tmp_path, Mode.PERMISSIVE) as server, trio.open_nursery() as nursery:
         port: int = await nursery.start(one_by_one, server.port)
         assert await Server(port, server.quota, server.tls, []).served() == b"hello"
@@ -188,7 +187,7 @@ async def test_a_permissive_port_tells_apart_what_comes_late_and_byte_by_byte(
 
 
 async def test_plain_text_at_an_enforcing_port_is_closed_with_a_reason(tmp_path: Path) -> None:
-    """Nothing is answered, and the log and the client's error say what to do."""
+    """Plain text is closed unanswered; the log and the client's error say what to do."""
     async with serving(tmp_path) as server:
         async with connect_peer("127.0.0.1", server.port) as peer:
             with pytest.raises(ConnectionLost, match="takes TLS alone does so: then give tls="):
@@ -198,7 +197,7 @@ async def test_plain_text_at_an_enforcing_port_is_closed_with_a_reason(tmp_path:
 
 
 async def test_tls_at_a_plain_port_is_explained_to_the_client(tmp_path: Path) -> None:
-    """Its error says that the port speaks no TLS."""
+    """A client's error says that a plain port speaks no TLS."""
     tls = ClientContexts.of(client(tmp_path))
     async with trio.open_nursery() as nursery:
         port = await nursery.start(partial(serve_remoting, Echo(), "127.0.0.1", 0))
@@ -215,7 +214,7 @@ async def test_tls_at_a_plain_port_is_explained_to_the_client(tmp_path: Path) ->
 async def test_a_demanded_certificate_is_verified(
     shown: bool | str, words: str | None, tmp_path: Path
 ) -> None:
-    """A client without one, or with another authority's, is told why; nothing of it is served."""
+    """A client without a certificate, or with a foreign one, is told why and not served."""
     given = pair("another" if shown == "other" else "the authority") if shown else None
     tls = ClientContexts.of(client(tmp_path / "own", given))
     async with serving(tmp_path, Mode.ENFORCING, ClientAuth.REQUIRE) as server:
@@ -235,7 +234,7 @@ async def test_a_demanded_certificate_is_verified(
     ],
 )
 async def test_a_servers_certificate_is_verified(kind: str, words: str, tmp_path: Path) -> None:
-    """By default, and the error says what is wrong with it."""
+    """A server's wrong certificate is refused by default, with the reason."""
     given = {
         "unknown": pair("another"),
         "expired": pair(days=-1),
@@ -332,7 +331,7 @@ async def test_what_is_no_handshake_ends_that_connection_alone(
 async def test_bytes_that_are_changed_on_the_way_end_the_connection(
     seed: int, tmp_path: Path
 ) -> None:
-    """At that record: nothing behind it is served."""
+    """A changed record ends its connection, and nothing behind it is served."""
     chance = random.Random(seed)
     async with serving(tmp_path) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as raw:
@@ -367,7 +366,7 @@ async def test_bytes_that_are_changed_on_the_way_end_the_connection(
 
 
 async def test_encrypted_connections_are_charged_for_their_memory(tmp_path: Path) -> None:
-    """Of the same quota as all others."""
+    """Encrypted connections are charged for their memory to the common quota."""
     async with serving(tmp_path) as server:
         async with connect_peer("127.0.0.1", server.port, tls=server.tls) as peer:
             await peer.request(Command(1), ANSWER_S)

@@ -1,4 +1,4 @@
-"""Commands that are given nonsense: a status, a line that says whose fault it is, and no trace."""
+"""Commands with nonsense as arguments: a status, one line that says what is wrong, no traceback."""
 
 from __future__ import annotations
 
@@ -79,8 +79,10 @@ finally:
     [("mqclient.commands.mqadmin", 0), ("mqchaos.mqcluster", 1), ("mqchaos.mqchaos", 1)],
 )
 def test_a_crash_of_a_tool_leaves_no_core_dump(tool: str, dumpable: int) -> None:
-    """It would hold passwords and secrets. `mqadmin` may not be dumped, whatever the limit is; the
-    others need their files in /proc."""
+    """A core dump would hold passwords, so none is made; `mqadmin` may not be dumped at all.
+
+    The other commands need their files in /proc.
+    """
     done = subprocess.run(
         [sys.executable, "-c", CORES, tool],
         capture_output=True, text=True, timeout=60, check=False,
@@ -143,7 +145,7 @@ ARGUMENTS: list[tuple[Main, list[str]]] = [
 
 
 def refused(main: Main, arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """What a command says; it must say no, in a line."""
+    """The one line of a command that refuses its arguments."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     said = capfd.readouterr().err
@@ -187,7 +189,7 @@ def test_no_argument_makes_a_command_fall(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unknown ones, of the wrong kind, beyond their bounds, or that are no text."""
+    """Arguments that are unknown, of a wrong kind, too large or no text are refused."""
     monkeypatch.chdir(tmp_path)
     refused(main, arguments, capfd)
 
@@ -195,7 +197,7 @@ def test_no_argument_makes_a_command_fall(
 def test_a_port_beyond_the_last_is_told_by_its_keys(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The peer port is the one for clients + 30000, if nobody says otherwise."""
+    """The peer port is the client port + 30000 by default, and its error names both keys."""
     config = tmp_path / "broker.toml"
     config.write_text("listenPort = 40000\n")
     said = refused(mqbroker.main, ["-c", str(config)], capfd)

@@ -1,4 +1,4 @@
-"""No question stops the loop: every code, at the largest state and with the dearest requests.
+"""Turns of a broker's loop: every code, at the largest state and with the dearest requests.
 
 Each request is handled by the real connection code, in a broker whose tables are as full as they
 may be. No turn of the loop may be longer than 100 ms, beside what this machine needs for a fixed
@@ -51,13 +51,12 @@ class Clock:
     now_s = 0.0
 
     def __call__(self) -> float:
-        """The time."""
         return self.now_s
 
 
 @asynccontextmanager
 async def asker() -> AsyncIterator[tuple[Largest, Asker]]:
-    """The largest broker, and a client of it."""
+    """A client of the largest broker."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory, capture_logs():
         async with largest(Path(directory)) as big, trio.open_nursery() as nursery:
             gc.collect()
@@ -69,7 +68,7 @@ async def asker() -> AsyncIterator[tuple[Largest, Asker]]:
 
 
 def test_errors_quote_no_more_of_a_request_than_its_beginning() -> None:
-    """Neither to the client nor in the log, which one request would fill with megabytes."""
+    """Errors for the client, and log lines, quote the beginning of a request alone."""
     long = "x" * 10**6
     assert len(shown(long)) < 300
     assert len(unknown_key(long, ["key"])) < 300
@@ -111,7 +110,7 @@ async def test_long_tasks_of_many_clients_share_the_loop() -> None:
 
 
 def fill_the_rest(machine: Machine) -> None:
-    """What requests do not need: all keys, locks, half messages, births, and popped messages."""
+    """Fill the tables that requests don't need: keys, locks, half messages, popped messages."""
     queues = range(limits.QUEUES_PER_TOPIC_MAX)
     keys = (b"Wide0\0%036d" % number for number in range(limits.DEDUP_ENTRIES_MAX))
     machine.dedup.add_all((key, (number, 1)) for number, key in enumerate(keys))
@@ -130,7 +129,7 @@ def fill_the_rest(machine: Machine) -> None:
 
 
 async def test_no_slice_of_a_state_that_is_read_or_taken_over_is_long(tmp_path: Path) -> None:
-    """Nothing is applied for a part of a second, and all the while peers and clients are served."""
+    """Reading and taking over a whole state has short slices, between which clients are served."""
     pace = machine_pace()
 
     def longest_of(slices: Generator[object, None, T]) -> tuple[list[float], T]:
@@ -187,10 +186,9 @@ async def test_no_header_makes_a_turn_of_the_loop_long() -> None:
 
 
 class _Echo(Handler):
-    """Answers all."""
+    """A handler that answers every request."""
 
     def __call__(self, request: Command, _: Connection) -> Command:
-        """The same again."""
         return request.reply()
 
 

@@ -1,4 +1,4 @@
-"""A replica whose own files can't be read for a while: what it has to do by itself waits."""
+"""A replica that can't read its own files for a while: its own work waits."""
 
 from __future__ import annotations
 

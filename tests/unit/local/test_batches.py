@@ -1,4 +1,4 @@
-"""Batches over several queues: all of it is there, or nothing."""
+"""Batches over several queues are stored as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def make_topic(cluster: LocalCluster) -> None:
 
 
 async def everything(cluster: LocalCluster) -> dict[int, list[bytes]]:
-    """What each queue holds, in order."""
+    """Bodies of each queue, in order."""
     found: dict[int, list[bytes]] = {}
     async with cluster.consumer("C", {"T": "*"}) as consumer:
         while messages := await consumer.poll(timeout_s=5):
@@ -70,7 +70,7 @@ async def test_a_batch_is_in_all_of_its_queues_or_in_none(autojump_clock: MockCl
 async def test_each_message_of_a_batch_goes_where_its_key_says(
     autojump_clock: MockClock,
 ) -> None:
-    """Where `send` with that key puts it, and in the same order."""
+    """A message of a batch goes to the queue of its key, as by `send`, and in the same order."""
     async with local_cluster(replicas=1) as cluster:
         await make_topic(cluster)
         keys = [f"k{number % 7}" for number in range(40)]
@@ -88,7 +88,7 @@ async def test_each_message_of_a_batch_goes_where_its_key_says(
 
 
 async def test_a_batch_for_two_broker_groups_is_refused(autojump_clock: MockClock) -> None:
-    """With the reason, for no log holds both; numbers of queues are taken of one group."""
+    """A batch for two broker groups, which no log holds, is refused; queue numbers choose one."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         await make_topic(cluster)
         messages = [Message("T", b"x")] * 8

@@ -1,4 +1,4 @@
-"""Who begins at the "last" message reads queues that are younger from their first."""
+"""A group that begins at the "last" message reads queues made later from their first one."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_an_empty_or_a_missing_topic_is_read_from_its_first_message(
 async def test_what_is_read_of_a_topic_that_appeared_does_not_come_again(
     autojump_clock: MockClock, way: str, tmp_path: Path
 ) -> None:
-    """Nothing that the group learns about its beginning sets it back when it has gone on."""
+    """A group that has gone on is never set back by what it learns about its beginning."""
     async with local_cluster(replicas=1) as cluster:
         async with reader(cluster, way, tmp_path):
             pass
@@ -168,7 +168,7 @@ async def test_what_is_read_of_a_topic_that_appeared_does_not_come_again(
 async def test_queues_on_a_further_broker_group_are_read_from_their_first_message(
     autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
 ) -> None:
-    """It had no topic of the group's, and knows it since that has looked there."""
+    """A group reads a topic from its first message on a broker group that had none of it."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         first, second = cluster.groups
         await make(cluster, 1, first)
@@ -189,7 +189,7 @@ async def test_queues_on_a_further_broker_group_are_read_from_their_first_messag
 
 
 async def test_a_new_group_begins_where_it_says(autojump_clock: MockClock) -> None:
-    """Whoever made it: an operator's entry is no beginning."""
+    """A group that an operator has made begins where its first member says."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.admin() as admin:
             await admin.groups.update("C")

@@ -55,7 +55,7 @@ def test_a_drained_run_returns_once_its_handlers_are_through(
 
 
 def test_what_a_program_has_handed_over_is_sent_though_it_forgets_to_close() -> None:
-    """It exits, in order; its consumer is gone at once."""
+    """A program that forgets to close sends all that it handed over, and its consumer leaves."""
     with local_cluster_in_thread(replicas=1) as cluster:
         program = (
             "import logging\n"
@@ -152,8 +152,10 @@ say("stopped in order")
     ],
 )
 def test_a_signal_stops_a_worker_in_order(kind: str, concurrency: int) -> None:
-    """As systemd sends it, in the middle of handlers: these end, nothing comes twice, and the next
-    worker has the others long before their invisible time is over."""
+    """A worker ends its handlers on SIGTERM, and the next one gets the other messages at once.
+
+    No message comes twice, nor only after its invisible time.
+    """
     messages = [str(number) for number in range(2 * concurrency)]
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer() as producer:
@@ -196,8 +198,7 @@ with getattr(blocking, sys.argv[1])(sys.argv[2], "G", {"T": "*"}) as consumer:
 @pytest.mark.parametrize("concurrency", ["1", "3"])
 @pytest.mark.parametrize("kind", ["Consumer", "PopConsumer"])
 def test_a_signal_that_another_thread_received_stops_a_worker(kind: str, concurrency: str) -> None:
-    """Nor does a wait notice one that comes just before it begins, which is too short a moment to
-    be tried."""
+    """A signal that another thread received stops a worker, during a wait, too."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer() as producer:
             producer.send(Message("T", b"x"))
@@ -206,7 +207,7 @@ def test_a_signal_that_another_thread_received_stops_a_worker(kind: str, concurr
 
 
 def test_a_run_that_ends_by_itself_gives_its_signals_back() -> None:
-    """With its own error, or without; nobody is drained."""
+    """A run that ends by itself, with an error or not, drains nothing and gives signals back."""
     before = signal.getsignal(signal.SIGTERM)
     drained: list[float] = []
 

@@ -1,5 +1,6 @@
-"""Calls of blocking clients that an exception of a signal's handler ends, as Ctrl-C or a time limit
-does, in programs that go on."""
+"""Blocking calls that a signal's exception ends, as of Ctrl-C or a time limit, in programs that go
+on.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from mqlocal.threaded import ThreadedCluster, local_cluster_in_thread
 SOON_S = 0.5
 WAIT_S = 60.0
 HANDLED: list[bytes] = []
-"""What handlers were called with: nothing is there while they run."""
+"""Bodies that handlers were called with; empty while none runs."""
 
 
 class TimeIsUp(Exception):
-    """What the program's time limit raises."""
+    """The exception of the program's time limit."""
 
 
 @contextmanager
@@ -78,7 +79,7 @@ WAYS: list[tuple[type[Consumer] | type[PopConsumer], Callable[..., None]]] = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadedCluster]:
-    """One for all ways."""
+    """A cluster for all ways."""
     with local_cluster_in_thread(replicas=1) as cluster:
         yield cluster
 
@@ -87,7 +88,7 @@ def cluster() -> Iterator[ThreadedCluster]:
 def test_an_interrupted_wait_takes_no_message(
     kind: type[Consumer], way: Callable[..., None], cluster: ThreadedCluster
 ) -> None:
-    """What comes later is the next poll's, all of it and at once."""
+    """Messages that come after an interrupted wait are the next poll's, all and at once."""
     topic = f"T-{kind.__name__}-{way.__name__}"
     bodies = {b"%d" % number for number in range(8)}
     with cluster.producer() as producer:
@@ -112,7 +113,7 @@ def test_an_interrupted_wait_takes_no_message(
 
 @pytest.mark.parametrize("kind", [Consumer, PopConsumer])
 def test_an_interrupted_run_has_ended(kind: type[Consumer], cluster: ThreadedCluster) -> None:
-    """No handler begins after it."""
+    """No handler begins after an interrupted run."""
     topic = f"Run-{kind.__name__}"
     begun = threading.Semaphore(0)
 

@@ -31,7 +31,7 @@ async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
 
 
 async def stored(cluster: LocalCluster, topic: str) -> dict[MessageQueue, list[ReceivedMessage]]:
-    """All messages of a topic."""
+    """Messages of a topic, by queue."""
     found: dict[MessageQueue, list[ReceivedMessage]] = {}
     async with RangeReader(cluster.namesrv_addr) as reader:
         for queue, bounds in (await reader.bounds(topic)).queues.items():
@@ -46,7 +46,7 @@ async def stored(cluster: LocalCluster, topic: str) -> dict[MessageQueue, list[R
 
 
 async def test_rows_are_stored_once_in_the_order_of_their_keys(cluster: LocalCluster) -> None:
-    """In a topic of two broker groups; a key is in one queue, whichever call it came by."""
+    """A key's rows are in one queue of two broker groups, in order, whichever call they came by."""
     async with BulkWriter(cluster.namesrv_addr) as writer:
         for begin in range(0, 3000, 1000):
             numbers = range(begin, begin + 1000)
@@ -68,7 +68,7 @@ async def test_rows_are_stored_once_in_the_order_of_their_keys(cluster: LocalClu
 async def test_who_reads_faster_than_brokers_store_is_held_back(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No more bytes are under way than asked for, however much is written."""
+    """A writer holds back its caller at a number of bytes under way, however much is written."""
     highest = 0
     hand_over = BulkWriter._hand_over
 
@@ -87,7 +87,7 @@ async def test_who_reads_faster_than_brokers_store_is_held_back(
 
 
 async def test_a_row_that_can_not_be_sent_ends_its_call_only(cluster: LocalCluster) -> None:
-    """Nothing of that call is sent, and the writer goes on."""
+    """A wrong row ends its call before anything is sent, and the writer goes on."""
     async with BulkWriter(cluster.namesrv_addr) as writer:
         with pytest.raises(BadMessage, match="row 2 of the columns for topic 'T': no body"):
             await writer.write("T", Columns([b"0", b"1", None]))

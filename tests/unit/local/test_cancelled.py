@@ -1,4 +1,4 @@
-"""Clients that are cancelled at any moment leave nothing behind: each checkpoint is tried."""
+"""Clients that are cancelled at any moment leave nothing behind; each checkpoint is tried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CancelAt(trio.abc.Instrument):
         self._left = step
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Trio calls this."""
+        """Cancel at the chosen step; trio calls this."""
         if task is self._task:
             self._left -= 1
             if self._left == 0:
@@ -48,7 +48,7 @@ class CancelAt(trio.abc.Instrument):
 
 
 async def commit(_: ReceivedMessage) -> Decision:
-    """The checker."""
+    """Commit every transaction."""
     return Decision.COMMIT
 
 
@@ -152,7 +152,7 @@ CLIENTS: dict[str, MakeAndUse] = {
 async def test_what_is_cancelled_leaves_nothing(
     kind: str, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """No connection, no lock of a file, no waiter; and nothing but the cancellation is raised."""
+    """A cancelled client leaves no connection, file lock or waiter, and raises only Cancelled."""
     make, use = CLIENTS[kind]
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
@@ -187,7 +187,7 @@ async def test_what_is_cancelled_leaves_nothing(
 
 
 def expect_nothing_left(face: Living, directory: Path) -> None:
-    """After its block was left, or not entered."""
+    """Assert that a client outside of its block holds no connection, message or lock."""
     session = face._requests if isinstance(face, Admin | RangeReader) else face._session
     pool = session._pool if isinstance(face, Admin | RangeReader) else session.pool
     assert all(slot.peer is None or slot.peer.closed for slot in pool._slots.values())

@@ -1,4 +1,4 @@
-"""Clients that asyncio cancels at any moment leave nothing behind: some of the steps are tried."""
+"""Clients that asyncio cancels at any moment leave nothing behind; some steps are tried."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CancelAt(Coroutine[Any, Any, None]):
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """Nothing of its own."""
+        """Close the awaited coroutine."""
         self._work.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -115,7 +115,7 @@ async def cancelled_at(
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_what_asyncio_cancels_leaves_nothing(kind: str, tmp_path: Path) -> None:
-    """No connection, task or lock of a file; and no member stays in its group."""
+    """A cancelled client leaves no connection, task, file lock or member of its group."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     make, use = CLIENTS[kind]
@@ -134,7 +134,7 @@ def test_what_asyncio_cancels_leaves_nothing(kind: str, tmp_path: Path) -> None:
 
 
 def expect_nothing_left(face: Living, directory: Path) -> None:
-    """After its block was left, or not entered."""
+    """Assert that a client outside of its block holds no connection or lock."""
     session = face._requests if isinstance(face, Admin) else face._session
     pool = session._pool if isinstance(face, Admin) else session.pool
     assert all(slot.peer is None or slot.peer.closed for slot in pool._slots.values())

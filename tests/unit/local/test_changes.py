@@ -17,7 +17,7 @@ QUEUES = 6
 
 
 async def route_of(admin: Admin) -> dict[str, Any]:
-    """What routes show of the topic."""
+    """The topic's numbers in its route."""
     (group,) = (await admin.topics.route("T")).groups
     return {
         "read_queues": group.read_queues,
@@ -67,7 +67,7 @@ async def test_a_topic_s_changes_change_what_they_name(autojump_clock: MockClock
 
 
 async def test_a_group_s_changes_change_what_they_name(autojump_clock: MockClock) -> None:
-    """On each broker group by itself, where they may differ."""
+    """A group's change is made on each broker group by itself, where settings may differ."""
     async with local_cluster(replicas=1, groups=2) as cluster, cluster.admin() as admin:
         first, second = cluster.groups
         await admin.groups.update("G", broker=first, retry_max_times=3)
@@ -85,7 +85,7 @@ async def test_a_group_s_changes_change_what_they_name(autojump_clock: MockClock
 
 
 async def test_a_new_topic_may_be_given_one_number(autojump_clock: MockClock) -> None:
-    """It is both: messages in a queue that nobody reads would be lost."""
+    """One number means both: messages in a queue that nobody reads would be lost."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         for named in ({"read_queues": 3}, {"write_queues": 3}, {}):
             await admin.topics.delete("T") if await topic_is_there(admin) else None

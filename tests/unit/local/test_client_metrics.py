@@ -1,4 +1,4 @@
-"""Clients count what they do, if they are given metrics; what is shown is what happened."""
+"""Metrics of clients: they count what happened, if they are given."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def samples(metrics: Metrics, name: str, labels: Labels) -> int:
 
 @one
 async def test_each_way_of_sending_is_counted(mq_cluster: LocalCluster) -> None:
-    """By messages; how long it took, by batches."""
+    """Sends are counted by messages, their time by batches."""
     metrics = Metrics()
     async with mq_cluster.producer("P", metrics=metrics) as producer:
         await producer.send(Message("T", b"1"))
@@ -77,7 +77,7 @@ async def test_each_way_of_sending_is_counted(mq_cluster: LocalCluster) -> None:
 
 @one
 async def test_each_failure_is_counted_by_its_error_once(mq_cluster: LocalCluster) -> None:
-    """Whether it is refused at the call, or fails on its way."""
+    """A failure is counted once by its error, at the call or on its way."""
     metrics = Metrics()
     expected: dict[Labels, float] = {}
 
@@ -120,7 +120,7 @@ async def test_each_failure_is_counted_by_its_error_once(mq_cluster: LocalCluste
 
 
 async def test_a_batch_that_is_sent_again_is_counted(mq_cluster: LocalCluster) -> None:
-    """As a leader dies; and the send once."""
+    """A batch is counted as sent again when a leader dies, and its send once."""
     metrics = Metrics()
     async with mq_cluster.producer("P", metrics=metrics) as producer:
         await producer.send(Message("T", b"1"))
@@ -180,7 +180,7 @@ async def test_what_a_consumer_receives_and_handles_is_counted(
 
 @one
 async def test_lag_is_what_is_not_processed(mq_cluster: LocalCluster) -> None:
-    """Of messages in the buffer, too."""
+    """The lag counts messages that are not processed, in the buffer, too."""
     metrics = Metrics()
     async with (
         mq_cluster.producer("P") as producer,
@@ -248,7 +248,7 @@ def test_blocking_clients_count_alike() -> None:
 
 @one
 async def test_prometheus_is_told_all_of_it(mq_cluster: LocalCluster) -> None:
-    """In a text that its own parser reads, under names that begin alike."""
+    """Prometheus's parser reads all metrics under names that begin alike."""
     registry = CollectorRegistry()
     metrics = prometheus_metrics(registry)
     async with (
@@ -276,7 +276,7 @@ async def test_prometheus_is_told_all_of_it(mq_cluster: LocalCluster) -> None:
 
 @one
 async def test_opentelemetry_is_told_all_of_it(mq_cluster: LocalCluster) -> None:
-    """When its reader collects; durations as counters."""
+    """OpenTelemetry's reader collects all metrics, with durations as counters."""
     reader = InMemoryMetricReader()
     metrics = opentelemetry_metrics(MeterProvider([reader]).get_meter("test"))
     async with mq_cluster.producer("P", metrics=metrics) as producer:
@@ -317,7 +317,7 @@ def test_very_many_labels_are_counted_together(monkeypatch: pytest.MonkeyPatch) 
 def test_samples_are_in_their_buckets_whenever_somebody_looks(
     waiting_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also at a bucket's very end, and however many wait to be put there."""
+    """Samples are in their buckets at any look, also at a bucket's end or while they wait."""
     monkeypatch.setattr(limits, "METRIC_SAMPLES_WAITING_MAX", waiting_max)
     bounds = limits.METRIC_BUCKETS_S
     taken = [0.0, *bounds, *(bound * 1.001 for bound in bounds), 1e9]

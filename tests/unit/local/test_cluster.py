@@ -25,7 +25,7 @@ from mqlocal.places import SHARED_MEMORY
 
 TEN_MINUTES_S = 600
 OURS = virtual._NAMES.strip("\0/")
-"""What the names of this process's sockets in memory begin with."""
+"""The beginning of the names of this process's sockets in memory."""
 
 
 async def send(cluster: LocalCluster, *bodies: bytes, topic: str = "T") -> None:
@@ -46,7 +46,7 @@ async def read(cluster: LocalCluster, count: int, topic: str = "T") -> list[byte
 
 
 async def test_a_leaders_death_is_not_noticed(autojump_clock: MockClock) -> None:
-    """Nor that of the next one, after the first has come back; all is read in its order."""
+    """Messages are read in their order over the deaths of two leaders."""
     async with local_cluster() as cluster:
         await send(cluster, b"1")
         first = await cluster.kill()
@@ -80,7 +80,7 @@ async def test_waiting_costs_no_time(autojump_clock: MockClock) -> None:
 
 
 async def test_a_stop_hands_over(autojump_clock: MockClock) -> None:
-    """As SIGTERM would; what was stopped joins again with the files that it left."""
+    """A stopped server hands over, as by SIGTERM, and joins again with its files."""
     async with local_cluster() as cluster:
         await send(cluster, b"1")
         stopped = await cluster.stop()
@@ -93,7 +93,7 @@ async def test_a_stop_hands_over(autojump_clock: MockClock) -> None:
 
 
 async def test_a_name_server_comes_back(autojump_clock: MockClock) -> None:
-    """With all routes, when `restart` returns."""
+    """A restarted name server has all routes when `restart` returns."""
     async with local_cluster() as cluster:
         await send(cluster, b"1")
         await cluster.kill("namesrv-0")
@@ -130,7 +130,7 @@ async def test_several_groups_take_messages(autojump_clock: MockClock) -> None:
 
 
 def leftovers() -> tuple[int, int, list[str], list[str]]:
-    """Descriptors, threads, folders and named sockets of this process; others may have theirs."""
+    """Descriptors, threads, folders and named sockets of this process."""
     gc.collect()
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not walked
     threads = [each for each in threading.enumerate() if not each.name.startswith("Trio thread")]
@@ -140,7 +140,7 @@ def leftovers() -> tuple[int, int, list[str], list[str]]:
 
 
 async def test_nothing_is_left(autojump_clock: MockClock) -> None:
-    """No task, file, thread, folder or socket, though a server was killed and clients were open."""
+    """A cluster leaves no task, file, thread, folder or socket, though a server was killed."""
     async with local_cluster() as cluster:
         await send(cluster, b"1")
     before, tasks = leftovers(), trio.lowlevel.current_statistics().tasks_living
@@ -180,7 +180,7 @@ async def test_a_clock_may_stand_still() -> None:
 
 
 async def test_a_majority_that_is_gone_is_named(autojump_clock: MockClock) -> None:
-    """Who waits for a leader is told which servers do not run."""
+    """A wait for a leader ends with the names of servers that do not run."""
     async with local_cluster() as cluster:
         gone = sorted([await cluster.kill(), await cluster.kill()])
 
@@ -201,7 +201,7 @@ async def test_a_majority_that_is_gone_is_named(autojump_clock: MockClock) -> No
 async def test_what_can_not_be_is_said(
     wrong: dict[str, object], said: str, autojump_clock: MockClock
 ) -> None:
-    """Before anything was started."""
+    """Wrong parameters are refused before anything starts."""
     with pytest.raises(ConfigError, match=said):
         async with local_cluster(**wrong):  # type: ignore[arg-type]
             pass
@@ -240,7 +240,7 @@ def test_asyncio_is_told_where_to_go() -> None:
 
 
 def test_programs_without_trio_have_one_in_a_thread() -> None:
-    """On loopback and in real time: blocking clients and those on asyncio, over a kill."""
+    """A cluster in a thread serves blocking and asyncio clients, in real time and over a kill."""
 
     async def on_asyncio(namesrv_addr: str) -> Sequence[bytes]:
         async with Producer(namesrv_addr, group="P") as producer:

@@ -1,10 +1,9 @@
-"""What a message costs, in instructions of Python, beside a control in the same run.
+"""The cost of a message, in instructions of Python, beside a control in the same run.
 
-Time would fail on a busy machine; instructions don't. All of a cluster runs in this process: what
-is counted is the client, the leader, two followers and the event loop. The control is a fixed
-piece of work, counted alike, so that another version of Python, with other instructions, changes
-both. What C does (copies, checksums, numpy) is not seen: `benchmarks/produce` and
-`benchmarks/peers` see it.
+Time would fail on a busy machine; instructions don't. All of a cluster runs in this process: the
+client, the leader, two followers and the event loop are counted. The control is a fixed piece of
+work, counted alike, so that another version of Python, with other instructions, changes both. What
+C does (copies, checksums, numpy) is not seen: `benchmarks/produce` and `benchmarks/peers` see it.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ async def many(producer: Producer) -> int:
 
 
 async def one_at_a_time(producer: Producer) -> int:
-    """One outstanding: what is counted are the turns that a send takes."""
+    """Send one message at a time; the count includes the turns that a send takes."""
     for _ in range(10):
         await producer.send(Message("T", BODY))
     return 10
@@ -105,7 +104,7 @@ async def read(consumer: Consumer) -> int:
 
 
 async def read_many(consumer: Consumer) -> int:
-    """The same by column."""
+    """Read the same messages by column."""
     count = 0
     while count < MANY:
         found = await consumer.poll_many(MANY - count, timeout_s=5)
@@ -133,8 +132,11 @@ async def handled(consumer: Consumer) -> int:
 
 
 def requests_take_no_longer_than_uncounted() -> None:
-    """Let requests take as much of the event loop's turns as they do where nobody counts: a broker
-    gathers those of one turn, and a connection whose requests are long waits for its turn."""
+    """Let requests take no time of the event loop's turns, as where nothing is counted.
+
+    A broker gathers the requests of one turn, and a connection whose requests are long waits for
+    its turn.
+    """
     looks = itertools.count()
     turns_of_loop().clock_s = lambda: next(looks) * REQUEST_S
 
@@ -147,7 +149,7 @@ async def sent(cluster: LocalCluster, work: Callable[[Producer], Awaitable[int]]
 
 
 class StockSends:
-    """What RocketMQ's Java client writes, on a connection to the leader, and what it waits for.
+    """RocketMQ's Java client as its bytes on a connection to the leader, and its waits.
 
     `per_frame` messages are a batch, or one is sent by itself. All is encoded beforehand, so that
     the brokers' work is counted alone.
@@ -160,7 +162,7 @@ class StockSends:
         self._rounds = iter([self._round(number, frames) for number in range(TRIES + 1)])
 
     async def send(self) -> int:
-        """All frames of the next round at once, until all are answered."""
+        """Send all frames of the next round at once, and wait until all are answered."""
         frames = next(self._rounds)
         await self._stream.send_all(b"".join(frames))
         answered = 0
@@ -228,7 +230,7 @@ COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "stock, one by one": (lambda cluster: stock(cluster, 500, 1), 26.1),
     "stock, in batches of 64": (lambda cluster: stock(cluster, 16, 64), 4.7),
 }
-"""What is measured, and what it costs, give or take 5 %. Who has earned it writes a lower one."""
+"""Measured costs, give or take 5 %; an improvement lowers one."""
 
 
 @pytest.mark.parametrize("what", COSTS)
@@ -252,14 +254,14 @@ async def surrounds(_messages: Sequence[ReceivedMessage], handle: Handle) -> Non
 
 
 async def cost_of_sending(cluster: LocalCluster, **given: Any) -> float:
-    """With these parameters of a producer, a message that is pipelined."""
+    """The cost of a pipelined message, with these parameters of a producer."""
     async with cluster.producer("P", **given) as producer:
         await pipelined(producer)
         return await cheapest(lambda: pipelined(producer))
 
 
 async def cost_of_handling(cluster: LocalCluster, **given: Any) -> float:
-    """With these parameters of a consumer, a message whose handler returns at once."""
+    """The cost of a message whose handler returns at once, with these parameters of a consumer."""
     async with cluster.producer("P") as producer:
         for _ in range(TRIES + 2):
             await producer.send_many("T", [BODY] * 1000)
@@ -274,8 +276,10 @@ EXTRAS: dict[str, tuple[Callable[..., Awaitable[float]], dict[str, Any], float]]
     "an interceptor of sends": (cost_of_sending, {"interceptors": [passes]}, 0.05),
     "an interceptor of handlers": (cost_of_handling, {"interceptors": [surrounds]}, 0.06),
 }
-"""What is added to the least that a send or a handled message can cost, as a share of that. The
-interceptors' own few instructions are in it."""
+"""Added costs as a share of the least that a send or a handled message can cost.
+
+The interceptors' own few instructions are in it.
+"""
 SHARE_GROWTH_MAX = 0.02
 MEASURED_AGAIN_MAX = 4
 """How messages fall into batches adds some percent now and then, and takes nothing away: so the

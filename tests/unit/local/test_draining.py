@@ -1,4 +1,4 @@
-"""Consumers that stop in order: what has begun is finished and committed, nothing comes twice."""
+"""Consumers that stop in order finish and commit what they began, and no message comes twice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MODES: dict[str, Callable[[LocalCluster, Path], Any]] = {
 async def test_deploys_under_load_handle_each_message_once(
     mode: str, explicit: bool, tmp_path: Path
 ) -> None:
-    """By `drain`, or by leaving the block: handlers end, `run` returns, others take over."""
+    """Handlers end, `run` returns and others take over, by `drain` or by leaving the block."""
     began: list[bytes] = []
     ended: list[bytes] = []
     gaps_s: list[float] = []
@@ -88,7 +88,7 @@ async def test_deploys_under_load_handle_each_message_once(
 
 
 async def test_a_drained_consumer_hands_its_queues_over_within_a_second() -> None:
-    """While it still is in its block: the other member has all of them."""
+    """A drained consumer gives all its queues to another member, though its block goes on."""
     async with (
         local_cluster(replicas=1) as cluster,
         cluster.producer("P") as producer,
@@ -111,7 +111,7 @@ LEAVING_TURNS = 12
 
 @pytest.mark.parametrize("way", ["drained", "left", "cancelled"])
 async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(way: str) -> None:
-    """Messages come while a consumer leaves, so many turns of the loop before; none is hidden."""
+    """Messages that come while a consumer leaves, at any turn of the loop, are never hidden."""
     handled: set[bytes] = set()
     waits_s = []
 
@@ -161,7 +161,7 @@ async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(way: s
 
 @pytest.mark.parametrize("explicit", [True, False])
 async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(explicit: bool) -> None:
-    """Neither those popped ahead, nor those that come while it goes on; it finishes its own."""
+    """A slow handler hides its own message alone, not those popped ahead or coming later."""
     at_s: dict[bytes, float] = {}
     ended: list[bytes] = []
 
@@ -203,7 +203,7 @@ async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(explicit: b
 
 
 async def test_an_ordered_pop_that_fails_again_and_again_is_drained() -> None:
-    """It is tried no more here; the next member has it, and what is behind it, in their order."""
+    """An ordered message that fails is tried no more; the next member gets it, in order."""
     seen: list[bytes] = []
 
     async def fail(message: ReceivedMessage) -> None:
@@ -276,7 +276,7 @@ async def _run(consumer: Consumer | PopConsumer, got: Callable[[object], None]) 
 
 
 async def _run_here(consumer: Consumer, got: Callable[[object], None]) -> None:
-    """As blocking consumers do it, whose handlers run in the caller's thread."""
+    """Handle messages here, as blocking consumers do in the caller's thread."""
     message = await consumer.next_after(None)
     while message is not None:
         got(message)
@@ -341,7 +341,7 @@ async def test_a_handler_that_takes_too_long_is_told() -> None:
 
 @pytest.mark.parametrize("mode", ["pull", "pop"])
 async def test_a_signal_drains(mode: str) -> None:
-    """One line in a script; `run` returns, and the handlers of the signals are as before."""
+    """A signal drains a script's clients: `run` returns, and signals have their old handlers."""
     ended = []
     before = signal.getsignal(signal.SIGTERM)
 
@@ -359,7 +359,7 @@ async def test_a_signal_drains(mode: str) -> None:
 
 
 async def test_clients_are_opened_and_closed_without_a_block() -> None:
-    """For programs with a start and a stop of their own; what was handed over is sent."""
+    """Programs with a start and a stop of their own open and close clients without a block."""
     async with local_cluster(replicas=1) as cluster:
         producer = await Producer(cluster.namesrv_addr).open()
         pending = await producer.send_soon(Message("T", b"x"))

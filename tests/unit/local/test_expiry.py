@@ -1,4 +1,4 @@
-"""Messages with `ttl_s`, from the side of an application."""
+"""Messages with `ttl_s`, as an application sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def send(cluster: LocalCluster, *messages: Message) -> None:
 
 
 async def test_what_has_expired_is_not_delivered() -> None:
-    """Neither by the leader that took it nor by the next one; before that it is."""
+    """An expired message is delivered neither by its leader nor by the next one."""
     async with local_cluster() as cluster:
         await send(
             cluster,
@@ -43,7 +43,7 @@ async def test_what_has_expired_is_not_delivered() -> None:
 
 @pytest.mark.parametrize("way", ["poll", "many", "loop", "run", "pop"])
 async def test_what_expires_while_it_waits_here_is_not_handed_out(way: str) -> None:
-    """What was fetched ahead, too; what is behind it comes, and all is committed."""
+    """A message that expires in a buffer is not handed out; later ones are, and all commit."""
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster:
         lasting = [Message("T", b"%d" % number) for number in range(3)]
@@ -75,7 +75,7 @@ async def test_what_expires_while_it_waits_here_is_not_handed_out(way: str) -> N
 
 
 async def test_a_message_that_is_tried_again_keeps_its_end() -> None:
-    """Its copy for a retry expires when it does; a dead letter does not."""
+    """A copy for a retry expires with its message, and a dead letter does not."""
     tries: list[tuple[bytes, int]] = []
     async with local_cluster(replicas=1) as cluster:
         await send(cluster, Message("T", b"short", ttl_s=15), Message("T", b"lost", ttl_s=15))
@@ -97,7 +97,7 @@ async def test_a_message_that_is_tried_again_keeps_its_end() -> None:
 
 
 async def test_a_message_that_can_not_arrive_in_time_is_refused() -> None:
-    """By the producer, with the reason; one that can, does."""
+    """A message that would arrive after its end is refused by the producer with the reason."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         at = cluster.now() + timedelta(seconds=30)
         for message in (

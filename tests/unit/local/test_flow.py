@@ -1,4 +1,4 @@
-"""Rates and full buffers, from the side of an application: slower, with nothing lost or in vain."""
+"""Rates and full buffers, as an application sees them: slower, with nothing lost or in vain."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_send_whose_turn_is_behind_its_deadline_fails_at_once() -> None:
 
 @pytest.mark.parametrize("rate", ["+consume.rate.messages=20", "+consume.rate.bytes=2600"])
 async def test_a_group_is_given_no_more_than_its_rate(rate: str) -> None:
-    """All its messages, in order, over a change of leaders; the members know nothing of it."""
+    """A group gets all messages in order at its rate, over a change of leaders."""
     async with local_cluster() as cluster:
         await set_rates(cluster, consume=rate)
         await fill(cluster, 120)
@@ -81,7 +81,7 @@ async def test_a_group_is_given_no_more_than_its_rate(rate: str) -> None:
 
 
 async def test_a_pop_consumer_is_given_no_more_either() -> None:
-    """Each message once."""
+    """A pop consumer gets each message once, at its group's rate."""
     async with local_cluster(replicas=1) as cluster:
         await set_rates(cluster, consume="+consume.rate.messages=20")
         await fill(cluster, 100)
@@ -109,8 +109,10 @@ def _fetchers(consumer: Consumer) -> list[QueueFetcher]:
 async def test_a_full_consumer_pulls_no_more_and_drops_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It holds so many messages at most, asks for none while it is full, and hands all out in
-    order; a handler that fails meanwhile gets its message again."""
+    """A full consumer asks for nothing, holds a bounded number, and hands all out in order.
+
+    A handler that fails meanwhile gets its message again.
+    """
     monkeypatch.setattr(limits, "PULL_RECORDS_MAX", 20)
     handled: list[int] = []
     failed: set[int] = set()

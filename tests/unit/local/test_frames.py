@@ -1,4 +1,4 @@
-"""How many calls of ours lie between a request and its place in the log, and on the way back.
+"""Calls of ours between a request and its place in the log, and back to the answer.
 
 A way that a reader can hold in his head: a layer that only passes on is noticed here.
 """
@@ -55,13 +55,12 @@ class Way:
 
 @pytest.fixture
 def way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    """What is watched during a test."""
+    """The calls on the way of a message, watched during a test."""
     return Way(monkeypatch)
 
 
 async def test_a_message_passes_few_calls(way: Way, autojump_clock: MockClock) -> None:
-    """From the connection down to the message's place, and from the applied entry up to the
-    answer."""
+    """Few calls lead from the connection to the message's place, and from there to the answer."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         for _ in range(3):
             await producer.send(Message("T", b"x"))

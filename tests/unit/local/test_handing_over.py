@@ -1,4 +1,4 @@
-"""Members that join and leave while others read: what one has handled, no other handles again."""
+"""Members that join and leave while others read: no message is handled twice."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_rolling_deploys_handle_each_message_once_and_soon(mode: str) -> N
 
 @pytest.mark.parametrize("mode", ["pull", "circular", "ordered"])
 async def test_a_queue_waits_for_its_own_handlers_alone(mode: str) -> None:
-    """Not for those of others that are lost with it, nor for what its next reader gives up."""
+    """A queue waits for its own handlers alone, not for those of other queues lost with it."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     draw = random.Random(seed)
@@ -143,7 +143,7 @@ async def test_a_queue_waits_for_its_own_handlers_alone(mode: str) -> None:
 async def handled_by_two(
     cluster: LocalCluster, first: Consumer, handled_s: float
 ) -> Counter[bytes]:
-    """What is handled when another member joins, of messages that take so long."""
+    """Bodies with the number of times they were handled, while another member joins."""
     handled: Counter[bytes] = Counter()
 
     async def handle(message: ReceivedMessage) -> None:
@@ -169,7 +169,7 @@ async def sent(cluster: LocalCluster) -> set[bytes]:
 
 
 async def test_a_member_that_takes_too_long_is_not_waited_for() -> None:
-    """What its handlers have comes again, after its `revoke_timeout_s` and a moment."""
+    """A member above its `revoke_timeout_s` is not waited for, and its messages come again."""
     async with local_cluster(replicas=1) as cluster:
         bodies = await sent(cluster)
         async with cluster.consumer("G", {"T": "*"}) as first:
@@ -182,7 +182,7 @@ async def test_a_member_that_takes_too_long_is_not_waited_for() -> None:
 async def test_a_member_waits_at_the_broker_for_one_that_is_busy(
     dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks now and then, and is answered as soon as the other one is through, or gone."""
+    """A member waits at the broker, with few questions, until the other is through or gone."""
     asked = 0
     through_s: list[float] = []
     began_s: list[float] = []
@@ -201,7 +201,7 @@ async def test_a_member_waits_at_the_broker_for_one_that_is_busy(
         began_s.append(trio.current_time())
 
     async def say_nothing(**_: object) -> None:
-        """As a process that was killed."""
+        """Say nothing, like a killed process."""
 
     async with local_cluster(replicas=1) as cluster, trio.open_nursery() as nursery:
         await sent(cluster)
@@ -224,7 +224,7 @@ async def test_a_member_waits_at_the_broker_for_one_that_is_busy(
 async def test_stock_members_are_not_waited_for(
     tells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They never say that they have given a queue up, nor how they share."""
+    """Stock members are not waited for: they never say that they have given a queue up."""
 
     def stock(self: Membership, group: str, connection_id: int) -> bool:
         return tells
@@ -239,10 +239,10 @@ async def test_stock_members_are_not_waited_for(
 
 
 async def test_a_member_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connection has closed without a word: others begin at once at what it has committed."""
+    """A member whose connection has closed is not waited for: others begin at its commits."""
 
     async def say_nothing(_: object) -> None:
-        """As a process that was killed."""
+        """Say nothing, like a killed process."""
 
     async with local_cluster(replicas=1) as cluster:
         bodies, got = await sent(cluster), set[bytes]()
@@ -257,7 +257,7 @@ async def test_a_member_that_is_gone_is_not_waited_for(monkeypatch: pytest.Monke
 
 
 def test_a_queue_is_anothers_until_it_is_given_up_by_who_reads_it() -> None:
-    """By who pulled or took it over last; what others give up changes nothing."""
+    """A queue belongs to its last reader until that one gives it up."""
     readers, key = Readers(), QueueKey("G", "T", 0)
     assert readers.reader(key) is None
     readers.take(key, 1)

@@ -1,7 +1,7 @@
-"""What members hold of a topic that is deleted and made again: it ends with the old topic.
+"""Messages of a deleted topic that members hold end with it, when it is made again.
 
 A model: each member has messages of the old topic in one of the states that there are, the topic is
-made again, and the member goes on. Whatever it does with them, the new topic is not touched by it.
+made again, and the member goes on. Nothing that it does with them touches the new topic.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def use(consumer: Any, way: str, message: Any, choice: int) -> None:
 async def test_what_is_held_of_the_old_topic_ends_with_it(
     way: str, new: int, paused: bool, tmp_path: Path
 ) -> None:
-    """Fetched, handed out, committed, sent back: nothing of it counts, nothing new is missed."""
+    """Messages of the old topic, in any state, count for nothing, and no new one is missed."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     draw = random.Random(seed)

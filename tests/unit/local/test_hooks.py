@@ -64,7 +64,7 @@ async def commits(_message: ReceivedMessage) -> Decision:
 async def test_interceptors_are_called_around_each_send_in_their_order(
     mq_cluster: LocalCluster,
 ) -> None:
-    """Once for each message, however it is sent; what they change is what is stored."""
+    """Interceptors are called once for each message, however it is sent, and may change it."""
     said: list[str] = []
     given = {"interceptors": [stamping("outer", said), stamping("inner", said)]}
     async with (
@@ -96,7 +96,7 @@ async def test_interceptors_are_called_around_each_send_in_their_order(
 async def test_an_interceptors_error_is_the_sends_and_nothing_is_sent(
     mq_cluster: LocalCluster,
 ) -> None:
-    """And an answer that it takes for wrong is not sent a second time."""
+    """An interceptor's error is the send's; an answer that it rejects causes no second send."""
 
     async def refuse(message: Message, send: Send) -> Any:
         raise LookupError("not today")
@@ -119,7 +119,7 @@ async def test_an_interceptors_error_is_the_sends_and_nothing_is_sent(
 
 
 async def test_calls_that_await_nothing_refuse_interceptors(mq_cluster: LocalCluster) -> None:
-    """They would be left out without a word."""
+    """Calls that await nothing would leave out interceptors, and refuse them."""
     async with mq_cluster.producer("P", interceptors=[stamping("a", [])]) as producer:
         await producer.prepare("T")
         for call in (producer.send_nowait, producer.send_oneway):
@@ -135,7 +135,7 @@ async def test_calls_that_await_nothing_refuse_interceptors(mq_cluster: LocalClu
 async def test_what_can_not_be_called_is_refused(
     mq_cluster: LocalCluster, given: dict[str, Any]
 ) -> None:
-    """When the client is made."""
+    """A hook that can't be called is refused when the client is made."""
     with pytest.raises(BadInput, match=next(iter(given))):
         mq_cluster.producer("P", **given)
 
@@ -144,7 +144,7 @@ async def test_what_can_not_be_called_is_refused(
 async def test_interceptors_are_called_around_each_handler(
     mq_cluster: LocalCluster, kind: str
 ) -> None:
-    """One that fails is as a handler that fails: the message comes again."""
+    """An interceptor that raises counts as a handler that raises: the message comes again."""
     said: list[tuple[str, bytes, str]] = []
 
     async def outer(messages: Sequence[ReceivedMessage], handle: Handle) -> None:
@@ -181,13 +181,13 @@ async def test_interceptors_are_called_around_each_handler(
 
 
 class Order(msgspec.Struct):
-    """A value of msgspec's."""
+    """A value of a msgspec class."""
 
     number: int
 
 
 class Bill(pydantic.BaseModel):
-    """A value of pydantic's."""
+    """A value of a pydantic class."""
 
     number: int
 
@@ -204,7 +204,7 @@ CODECS = [
 async def test_values_are_sent_and_received(
     mq_cluster: LocalCluster, kind: str, codec: Codec, value: object
 ) -> None:
-    """By every call that takes a message; in a poll and in a handler."""
+    """Values are sent by every call that takes a message, and read by polls and handlers."""
     found: list[object] = []
     async with (
         mq_cluster.producer("P", encode=codec.encode) as producer,
@@ -262,7 +262,7 @@ async def test_a_body_that_can_not_be_decoded_is_a_handlers_failure(
 async def test_a_value_that_can_not_be_sent_is_refused_at_the_call(
     mq_cluster: LocalCluster,
 ) -> None:
-    """Without a codec, beside a body, or as one that the codec does not take."""
+    """A value without a codec, beside a body, or of a wrong type is refused at the call."""
     async with (
         mq_cluster.producer("P", encode=JSON.encode) as producer,
         mq_cluster.producer("P") as plain,
@@ -285,7 +285,7 @@ async def test_a_value_that_can_not_be_sent_is_refused_at_the_call(
 async def test_a_function_says_what_becomes_of_a_message(
     mq_cluster: LocalCluster, said: str | None
 ) -> None:
-    """What can't be is logged, and the default is done; so it is if the function fails."""
+    """`on_error` decides about a message; a wrong word, or its own error, means the default."""
     tries: list[int] = []
 
     def handler(message: ReceivedMessage) -> None:
@@ -324,7 +324,7 @@ BLOCKING_RUNS: dict[str, Callable[[Any, Any, Any], None]] = {
 
 
 def test_a_body_that_can_not_be_decoded_is_a_blocking_handlers_failure() -> None:
-    """However it is called: the handler gets the messages around it, and those alone."""
+    """A blocking handler gets the messages around one that can't be decoded, and those alone."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer("P") as producer:
             producer.send_batch([Message("T", body) for body in (b"1", b"{", b"2")])
@@ -400,7 +400,7 @@ def test_blocking_clients_have_them_too() -> None:
 
 @CONSUMERS
 async def test_spans_of_sends_and_handlers_are_linked(mq_cluster: LocalCluster, kind: str) -> None:
-    """In one trace, with the conventions' names; a failure is an error of its span."""
+    """Spans of a send and its handlers are one trace with the conventions' names."""
     kept = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))

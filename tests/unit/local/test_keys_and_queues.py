@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 KEYS = [f"key {number}" for number in range(12)]
 LOOKED_AGAIN_S = 2 * SELDOM * limits.ROUTE_REFRESH_S
-"""By then producers have looked at their routes again: in virtual time that is seldom."""
+"""Virtual time after which producers have looked at their routes again."""
 SECOND_GROUPS = next(key for key in KEYS if abs(tags_code(key)) % 8 >= 4)
 """A key whose queue is the second group's, where each of two has four queues."""
 Places = Mapping[str, tuple[str, int]]
@@ -52,7 +52,7 @@ async def two_groups(*, order: bool = False) -> AsyncIterator[LocalCluster]:
 
 
 def servers(cluster: LocalCluster, group: str) -> list[str]:
-    """A group's servers."""
+    """Names of a group's servers."""
     return [name for name in cluster.servers if name.startswith(group)]
 
 
@@ -85,7 +85,7 @@ async def test_keys_wait_for_their_group(order: bool) -> None:
 
 @pytest.mark.parametrize("order", [False, True])
 async def test_keys_stay_while_a_name_server_comes_back(order: bool) -> None:
-    """A name server that has just begun, and knows of one group, says nothing of the other."""
+    """A new name server that knows of one group says nothing of the other's queues."""
     async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
         before = await places(producer)
         away, here = cluster.groups
@@ -165,7 +165,7 @@ async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped() -> 
 
 
 async def test_a_producer_stops_where_it_may_not_write() -> None:
-    """At once with a definite error; it goes on when it may, without being opened again."""
+    """A send to a topic that is not writable fails at once, definitely, until it is writable."""
     async with (
         local_cluster(replicas=3) as cluster,
         cluster.producer("P") as producer,
@@ -214,7 +214,7 @@ async def test_a_wiped_group_takes_nothing_from_whoever_leads() -> None:
 
 
 async def begin_with_one_group(cluster: LocalCluster, tasks: trio.Nursery) -> None:
-    """The name server begins anew, and knows of the first group; the other one comes later."""
+    """Restart the name server, with the first group known and the other one late."""
     _, late = cluster.groups
     for name in ("namesrv-0", *servers(cluster, late)):
         await cluster.kill(name)
@@ -252,7 +252,7 @@ async def bound(way: str, producer: Producer, topic: str) -> SendResult:
     ["one", "soon", "prepared", "batch", "each of a batch", "many", "selector", "a new topic"],
 )
 async def test_a_key_waits_for_a_name_server_that_has_just_begun(way: str) -> None:
-    """While it knows one of two groups, what is bound waits for the other; what is not does not."""
+    """A key's message waits for the unknown group; a message without a key does not."""
     topic = "Made" if way == "a new topic" else "T"
     async with two_groups() as cluster, trio.open_nursery() as nursery:
         await begin_with_one_group(cluster, nursery)
@@ -263,7 +263,7 @@ async def test_a_key_waits_for_a_name_server_that_has_just_begun(way: str) -> No
 
 
 async def test_what_a_key_binds_is_refused_while_groups_may_be_missing() -> None:
-    """At its deadline: definitely not sent, with the reason. Nothing else is held up."""
+    """A key's message fails definitely at its deadline while its group may be missing."""
     async with two_groups() as cluster, trio.open_nursery() as nursery:
         await begin_with_one_group(cluster, nursery)
         async with cluster.producer("P") as producer:

@@ -1,4 +1,4 @@
-"""Bodies above 4 MiB, from the side of an application."""
+"""Bodies above 4 MiB, as an application sees them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def fill(cluster: LocalCluster, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("way", ["poll", "loop", "run", "batches", "pop", "pop poll"])
 async def test_every_way_of_reading_gets_it(small: None, way: str) -> None:
-    """Its body is there when the application has the message."""
+    """A large body is there with its message, in every way of reading."""
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster:
         bodies = await fill(cluster, 5)
@@ -118,7 +118,7 @@ async def test_every_way_of_reading_gets_it(small: None, way: str) -> None:
 
 
 async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(small: None) -> None:
-    """Whether its producer was cancelled on the way, or a part failed: that is definite."""
+    """A message that lacks a part, for whatever reason, is never seen."""
     async with local_cluster() as cluster, cluster.producer("P", timeout_s=2) as producer:
         await producer.send(Message("T", b"first"), queue_id=0)
         async with cluster.admin() as admin:
@@ -138,7 +138,7 @@ async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(small: No
 
 
 async def test_a_retry_has_the_body_too(small: None) -> None:
-    """And so has a dead letter that is sent again."""
+    """A retry, and a dead letter that is redelivered, have the whole body."""
     bodies: list[bytes] = []
     async with local_cluster() as cluster:
         (body,) = await fill(cluster, 1)
@@ -174,7 +174,7 @@ async def test_a_retry_has_the_body_too(small: None) -> None:
 async def test_a_message_that_lies_about_its_parts_stops_nobody(
     small: None, manifest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its body can't be had, with the reason; those behind it are handled, and it is given up."""
+    """A message with a wrong manifest is given up with the reason; those behind it are handled."""
     monkeypatch.setattr(limits, "LARGE_FETCH_S", 1.0)
     handled: list[bytes] = []
     async with local_cluster(replicas=1) as cluster:
@@ -208,7 +208,7 @@ async def test_a_message_that_lies_about_its_parts_stops_nobody(
 async def test_a_broker_that_fails_to_read_a_part_for_a_while_is_asked_again(
     small: None, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that it failed, short of memory perhaps, not that the part is gone."""
+    """A broker that fails to read a part is asked again: the part is not gone."""
     failures = iter(range(5))
     find = PullHandler._find
 
@@ -275,7 +275,7 @@ async def test_a_body_whose_group_is_away_is_waited_for(small: None, *, auto_com
 
 @pytest.mark.parametrize("way", ["poll", "loop"])
 async def test_a_group_that_is_away_does_not_keep_others_messages(small: None, way: str) -> None:
-    """Its messages were fetched before, and their bodies wait; the other group's come meanwhile."""
+    """Bodies of a dead group's messages wait, and the other group's messages come meanwhile."""
     sent: dict[str, list[str]] = {"broker-a": [], "broker-b": []}
     got: list[str] = []
     async with local_cluster(groups=2, replicas=1) as cluster:
@@ -312,7 +312,7 @@ async def test_a_group_that_is_away_does_not_keep_others_messages(small: None, w
 async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One always; the next poll has the rest, and nothing is left out."""
+    """A poll brings as many bodies as memory allows, one at least, and the next poll the rest."""
     monkeypatch.setattr(limits, "UNDER_WAY_BYTES_MAX", 5000)
     async with local_cluster(replicas=1) as cluster:
         bodies = await fill(cluster, 8)

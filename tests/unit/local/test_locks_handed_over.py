@@ -1,9 +1,9 @@
-"""A model of ordered members that come and go while others have the queues that they wait for.
+"""A model of ordered members that come and go while they wait for each other's queues.
 
 Members join, are drained, leave their block, are cancelled, or end without a word while they have
 no lock yet; handlers are slow or quick. Whatever happens, each message is handled once, and soon:
-no lock is left with a member that is gone. A
-broker that keeps the requests of members that are gone is found.
+no lock is left with a member that is gone. A broker that keeps the requests of members that are
+gone is found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Life:
             await trio.sleep(max(HANDLED_S) / QUEUES)
 
     async def step(self) -> None:
-        """One comes, or one goes, or one comes and is killed before it has a lock."""
+        """Let a member come, or go, or come and be killed before it has a lock."""
         way = self._draw.choice(["come", "go", "visit"])
         if way != "go" or len(self.members) < 2:
             await self._nursery.start(self._live)
@@ -71,7 +71,7 @@ class Life:
         await trio.sleep(self._draw.choice([0.0, 0.01, 0.1, 0.5, 1.0]))
 
     def _has_locks(self, consumer: Consumer) -> bool:
-        """Whether it has one, or may have one soon."""
+        """Whether the member has a lock, or may have one soon."""
         (broker,) = self._brokers
         held = broker._core.machine.locks._held.values()
         owners = {lock.client_id for lock in held}
@@ -93,7 +93,7 @@ class Life:
 
 
 def _end(consumer: Consumer) -> None:
-    """As a process that is killed: its connections close, and it says nothing more."""
+    """End a consumer like a killed process: its connections close without a word."""
 
     async def fail(address: str, _: float) -> NoReturn:
         raise ConnectFailed(f"no connection to {address}")
@@ -161,7 +161,10 @@ async def test_a_lock_that_is_given_to_a_member_that_is_gone_is_found(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By messages that nobody handles. Either of the two that the broker forgets is enough."""
+    """A broker that gives locks to members that are gone is found by unhandled messages.
+
+    Either of the two calls that it forgets is enough.
+    """
     for forgotten in ("disconnected", "members_changed"):
         monkeypatch.setattr(HeldPulls, forgotten, lambda *_: None)
     for seed in range(8 * SEEDS):

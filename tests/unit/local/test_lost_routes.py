@@ -1,4 +1,4 @@
-"""A topic that brokers have and name servers have lost: a tool removed it there as it was made."""
+"""Topics that brokers have and name servers lost, as a tool removed them there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def lose(admin: Admin, topic: str) -> None:
 
 
 async def test_an_update_that_changes_nothing_shows_it_again(autojump_clock: MockClock) -> None:
-    """It returns when the name servers show the topic, however the topic was."""
+    """An update that changes nothing returns when the name servers show the topic."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         for _ in range(2):
             with trio.fail_after(SOON_S):

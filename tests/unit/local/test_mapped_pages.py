@@ -1,4 +1,4 @@
-"""What a replica has read of its log does not stay in its memory: it is the kernel's."""
+"""Pages of the log that a replica has read belong to the kernel, not to its memory."""
 
 from __future__ import annotations
 

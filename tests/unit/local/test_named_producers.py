@@ -1,4 +1,4 @@
-"""A producer with a name, by each face that sends: what is stored is stored once."""
+"""A named producer stores each message once, by every call that sends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE_BYTES = 5 * 1024 * 1024
 
 
 async def everything(cluster: LocalCluster) -> Counter[bytes]:
-    """All bodies, and how often each is there."""
+    """Bodies of a topic with their number."""
     found = Counter[bytes]()
     async with cluster.consumer("C", {"T": "*"}) as consumer:
         while messages := await consumer.poll(timeout_s=5):
@@ -27,8 +27,7 @@ async def everything(cluster: LocalCluster) -> Counter[bytes]:
 
 
 async def test_every_face_of_a_named_producer_stores_once(autojump_clock: MockClock) -> None:
-    """One by one, batches over queues, many by one call and large bodies, while leaders die: what
-    was acknowledged is there, and nothing twice."""
+    """Acknowledged messages of every call are stored once, while leaders die."""
     acknowledged: list[bytes] = []
 
     async def single(producer: Producer, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A cluster for tests on asyncio: on virtual time within their loop, or beside it in real time."""
+"""Clusters for tests on asyncio: on virtual time in their loop, or beside it in real time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_virtual_time(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def with_cluster(test: Callable[[AsyncioCluster], Awaitable[None]], **wanted: Any) -> None:
-    """The same, with a cluster."""
+    """Run a test with a cluster on virtual time."""
 
     async def main() -> None:
         async with local_cluster_on_asyncio(**wanted) as cluster:
@@ -37,7 +37,7 @@ def with_cluster(test: Callable[[AsyncioCluster], Awaitable[None]], **wanted: An
 
 
 def test_hours_pass_when_everybody_waits() -> None:
-    """By the loop's clock, the clients' and the servers': a message comes when it should."""
+    """Hours pass at once for the loop, the clients and the servers while all of them wait."""
 
     async def test(cluster: AsyncioCluster) -> None:
         loop, began = asyncio.get_running_loop(), cluster.now()
@@ -113,7 +113,7 @@ def test_the_same_calls_take_the_same_time_again() -> None:
 
 
 def test_time_stands_still_for_work_in_threads() -> None:
-    """Of asyncio.to_thread and of executors: a handler may work in one."""
+    """Virtual time stands still while a thread works, of asyncio.to_thread or an executor."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ def test_time_passes_without_a_cluster_too() -> None:
 
 
 def test_another_thread_wakes_the_loop() -> None:
-    """As with any loop: nothing else can go on then, and no time passes."""
+    """Another thread may wake the loop, which waits for it and lets no time pass."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ def test_another_thread_wakes_the_loop() -> None:
 
 
 def test_each_task_is_in_the_loops_world() -> None:
-    """Whoever starts it, in whatever context: clients made in it are on virtual time."""
+    """A task is in the loop's world, in any context, so its clients are on virtual time."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -183,7 +183,7 @@ def test_each_task_is_in_the_loops_world() -> None:
 
 
 def test_a_test_that_fails_keeps_its_error_and_leaves_nothing() -> None:
-    """No task, no file, and no error of ours around it."""
+    """A failing test raises its own error alone, and leaves no task or file."""
 
     async def test(cluster: AsyncioCluster) -> None:
         async with cluster.producer("P") as producer:
@@ -199,7 +199,7 @@ def test_a_test_that_fails_keeps_its_error_and_leaves_nothing() -> None:
 
 
 def test_clusters_follow_each_other() -> None:
-    """In one loop; two at a time are refused with the remedy."""
+    """A loop may have one cluster after the other; a second at a time is refused."""
 
     async def main() -> None:
         for _ in range(2):
@@ -217,7 +217,7 @@ def test_clusters_follow_each_other() -> None:
 
 
 def test_in_any_other_loop_it_is_in_real_time() -> None:
-    """On loopback, in a thread of its own; the same calls."""
+    """A cluster in another loop runs in a thread and in real time, with the same calls."""
 
     async def main() -> None:
         async with local_cluster_on_asyncio(replicas=1) as cluster:
@@ -237,7 +237,7 @@ def test_in_any_other_loop_it_is_in_real_time() -> None:
 
 
 async def test_each_kind_of_loop_has_its_own_call() -> None:
-    """The error names the other."""
+    """A wrong kind of loop is an error that names the right call."""
     with pytest.raises(ConfigError, match="use local_cluster here"):
         async with local_cluster_on_asyncio():
             pass

@@ -24,7 +24,7 @@ async def commit(_: ReceivedMessage) -> Decision:
 
 
 def message(number: int) -> Message:
-    """Each with keys of its own: those are not what its order goes by."""
+    """A message with keys of its own, which do not decide its order."""
     return Message("T", str(number).encode(), keys=f"id-{number}")
 
 
@@ -102,7 +102,7 @@ async def test_handlers_of_one_key_keep_the_order_of_its_sends(
 
 
 async def test_outputs_of_a_transaction_keep_their_keys_order(cluster: LocalCluster) -> None:
-    """What a consumer sends in one step with its offsets is sent by key as well."""
+    """Outputs of a transaction are sent by their key, too."""
     async with (
         cluster.producer("P", name="n") as producer,
         cluster.consumer("IN", {"IN": "*"}, auto_commit=False) as consumer,
@@ -133,7 +133,7 @@ async def handled(cluster: LocalCluster, count: int) -> list[tuple[str, str]]:
 
 
 async def test_a_key_and_the_property_of_another_are_refused(cluster: LocalCluster) -> None:
-    """One message has one key; the same one twice is no contradiction."""
+    """A key and another one's property are refused; the same one twice is not."""
     async with cluster.producer("P") as producer:
         both = Message("T", b"", properties={"__SHARDINGKEY": "bob"})
         with pytest.raises(BadInput, match=r"key='ann' and the property __SHARDINGKEY='bob'"):

@@ -1,4 +1,4 @@
-"""Consumers with a pattern of topics, where a broker has topics of its own."""
+"""Consumers with a pattern of topics get none of a broker's own topics."""
 
 from __future__ import annotations
 

@@ -44,8 +44,7 @@ async def half_led() -> AsyncIterator[tuple[LocalCluster, Admin]]:
 
 
 async def test_a_group_without_a_leader_hides_no_other(autojump_clock: MockClock) -> None:
-    """The progress of the others is told with its name; without `partly` it is an error, so nobody
-    takes a part of the lag for all of it."""
+    """The others' progress is shown with the lost group's name; without `partly` it is an error."""
     async with half_led() as (cluster, admin):
         first, second = cluster.groups
         with pytest.raises(NoLeader, match=second):
@@ -67,7 +66,7 @@ async def test_a_group_without_a_leader_hides_no_other(autojump_clock: MockClock
 
 
 async def test_the_hour_of_the_others_is_shown(autojump_clock: MockClock) -> None:
-    """Of all leaders; who asks for that broker group alone is told that it has no leader."""
+    """The other leaders' last hour is shown; the lost group alone is an error."""
     async with half_led() as (cluster, admin):
         assert len(await admin.statistics.history()) == 1
         assert [text for text in admin.left_out if cluster.groups[1] in text]
@@ -76,8 +75,7 @@ async def test_the_hour_of_the_others_is_shown(autojump_clock: MockClock) -> Non
 
 
 async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClock) -> None:
-    """With the name of that broker group; a topic that it has alone is not shown as one without
-    traffic."""
+    """Traffic of the others is shown, without a row for topics of the lost group alone."""
     async with half_led() as (cluster, admin):
         second = cluster.groups[1]
         for wanted in (admin.statistics.traffic, admin.statistics.rates):
@@ -99,7 +97,7 @@ async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClo
 
 
 async def test_nothing_is_told_if_nobody_can_be_asked(autojump_clock: MockClock) -> None:
-    """Then the error is raised, `partly` too."""
+    """A question that no leader answers is an error, with `partly`, too."""
     async with half_led() as (cluster, admin):
         await without_leader(cluster, cluster.groups[0])
         with pytest.raises(NoLeader):

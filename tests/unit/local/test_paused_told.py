@@ -1,5 +1,4 @@
-"""Tools tell a member that has paused from one that is busy, as members say it in their heartbeats,
-and from one that has left."""
+"""Tools tell a paused member, as its heartbeats say, from a busy one and from one that left."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from mqclient.admin import Admin
 from mqlocal import LocalCluster, local_cluster
 
 SEEN_S = 60.0
-"""By then a heartbeat has come, and a reader that asks for nothing is told."""
+"""Time after which a heartbeat has come, and an idle reader is told."""
 
 
 async def states(admin: Admin) -> Counter[str]:
@@ -57,7 +56,7 @@ async def test_a_paused_queue_is_told(autojump_clock: MockClock) -> None:
 
 
 async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: MockClock) -> None:
-    """As any of them may get a message."""
+    """A group that pops is paused once all its members are, as any may get a message."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=2, write_queues=2)
         async with (
@@ -83,7 +82,7 @@ async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: 
 async def test_what_members_had_in_hand_is_nobodys_when_they_have_left(
     autojump_clock: MockClock,
 ) -> None:
-    """Such messages are not in flight, as they are read again; the lag's end is not known."""
+    """Messages of a member that left are not in flight: they are read again."""
     async with local_cluster() as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=1, write_queues=1)
         async with cluster.producer("P") as producer:

@@ -1,4 +1,4 @@
-"""An operator takes and gives permissions while clients are busy, and servers come and go."""
+"""Changes of permissions while clients are busy, and servers come and go."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 KEYS = [f"key {number}" for number in range(6)]
 STEPS = 14
 LOOKED_AGAIN_S = 1.1 * SELDOM * limits.ROUTE_REFRESH_S
-"""By then producers have looked at their routes again: in virtual time that is seldom."""
+"""Virtual time after which producers have looked at their routes again."""
 TOLD_S = 0.5
 """A name server tells a group's members at once what was wiped: as good as at once."""
 
 
 @dataclass
 class History:
-    """What producers were told, and when nobody should have been allowed to write."""
+    """Answers to producers, and times when no write should have been allowed."""
 
     sent: list[tuple[float, float, str, str, int]] = field(default_factory=list)
     """(began, ended, key, broker group, queue) of acknowledged sends."""
     refused: int = 0
     is_busy: bool = True
     forbidden: list[tuple[float, float, str]] = field(default_factory=list)
-    """(from, until, broker group or all): the answer to the one change, the asking of the other."""
+    """Spans as (from, until, broker group or all), from one change's answer to the next one's
+    request.
+    """
 
     def violations(self) -> list[str]:
         """Acknowledged sends that lie within such a time, and keys that moved."""
@@ -61,7 +63,7 @@ class History:
 
 
 async def produce(producer: Producer, key: str, history: History) -> None:
-    """Send one message of a key after the other, and note what becomes of it."""
+    """Send messages of a key one after the other, and note each outcome."""
     while True:
         began_s = trio.current_time()
         try:
@@ -86,7 +88,7 @@ class Operator:
         self._down: list[str] = []
 
     async def work(self) -> None:
-        """Some steps, and then all is as before."""
+        """Do some random steps, and then restore all."""
         steps = (self._permit, self._permit, self._end_a_group, self._end_a_name_server)
         for _ in range(STEPS):
             await self._dice.choice(steps)()
@@ -157,8 +159,10 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("how", CHANGES)
 async def test_a_group_that_takes_nothing_stays_so_whoever_leads(how: str) -> None:
-    """Leaders are killed while its permission is taken: no message is stored there until it is
-    given back, and the other group takes all that no key binds."""
+    """A group without write permission stores nothing, though its leaders are killed.
+
+    The other group takes all messages without a key.
+    """
     history, dice = History(), random.Random(7)
     async with (
         local_cluster(replicas=3, groups=2) as cluster,
@@ -199,7 +203,7 @@ async def test_a_group_that_takes_nothing_stays_so_whoever_leads(how: str) -> No
 @pytest.mark.parametrize("pops", [False, True])
 @pytest.mark.parametrize("what", ["group", "topic"])
 async def test_members_get_nothing_while_they_may_not(pops: bool, what: str) -> None:
-    """Whether its group is disabled or its topic unreadable: no message passes, none is lost."""
+    """No message passes while a group is disabled or its topic unreadable, and none is lost."""
     async with (
         local_cluster(replicas=1) as cluster,
         cluster.producer("P") as producer,

@@ -1,4 +1,4 @@
-"""The fixtures, as a user's tests have them."""
+"""Fixtures of the pytest plugin, as a user's tests have them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_it(mq_cluster, autojump_clock):
 async def test_a_marker_says_what_the_cluster_is(
     mq_cluster: LocalCluster, autojump_clock: object
 ) -> None:
-    """Of one replica, here."""
+    """A marker sets the cluster's size, here one replica."""
     assert mq_cluster.servers == ("namesrv-0", "broker-a-n0", "broker-b-n0")
     async with mq_cluster.producer("P") as producer:
         assert (await producer.send(Message("T", b"x"))).topic == "T"
@@ -35,14 +35,14 @@ async def test_a_marker_says_what_the_cluster_is(
 
 @pytest.mark.mq_cluster(replicas=1)
 def test_any_test_has_one_in_a_thread(mq_cluster_in_thread: ThreadedCluster) -> None:
-    """It needs no event loop."""
+    """A plain test has a cluster in a thread, without an event loop."""
     with mq_cluster_in_thread.producer("P") as producer:
         assert producer.send(Message("T", b"x")).topic == "T"
 
 
 @pytest.mark.slow
 def test_a_test_that_fails_shows_what_the_servers_warned_of(tmp_path: Path) -> None:
-    """With the server's name in each line."""
+    """A failing test shows the servers' warnings with their names."""
     (tmp_path / "test_it.py").write_text(FAILING)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     done = subprocess.run(

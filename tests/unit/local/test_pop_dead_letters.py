@@ -1,4 +1,4 @@
-"""Messages that members of a group that pops give up: dead letters once, and done."""
+"""Messages that popping members give up are dead letters once, and acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT = 60
 
 
 async def through_with(cluster: LocalCluster, count: int) -> None:
-    """Wait until the group is through with so many messages."""
+    """Wait until the group is through with `count` messages."""
     passed = 0
     while passed < count:
         await trio.sleep(0.2)
@@ -27,7 +27,7 @@ async def through_with(cluster: LocalCluster, count: int) -> None:
 
 
 def poison(message: PoppedMessage) -> None:
-    """No handler can do anything with it."""
+    """Raise an error for every message."""
     raise ValueError(message.body)
 
 
@@ -66,7 +66,7 @@ async def give_up(cluster: LocalCluster) -> None:
 async def test_each_is_a_dead_letter_once_though_its_member_dies_as_it_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody is left who would acknowledge it: that is done."""
+    """A member that dies while its dead letter is stored needs no successor for the ack."""
     life, letters, few = trio.CancelScope(), 0, 5
 
     def died(place: str) -> bool:
@@ -93,7 +93,7 @@ async def test_each_is_a_dead_letter_once_though_its_member_dies_as_it_is_stored
 
 
 async def test_a_group_that_takes_none_back_is_through_with_them() -> None:
-    """Nothing is stored, as RocketMQ has it, and the message is acknowledged all the same."""
+    """A group that stores no dead letters, as in RocketMQ, still has the message acknowledged."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer, cluster.admin() as admin:
             await producer.send(Message("T", b"x"))

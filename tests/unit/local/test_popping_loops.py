@@ -1,4 +1,4 @@
-"""A `PopConsumer` in a loop, and one that pauses: others get what it leaves, and are told so."""
+"""A `PopConsumer` in a loop, and a paused one, whose messages others get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def popping(cluster: LocalCluster, invisible_s: float = 30.0) -> PopConsumer:
 async def test_asking_for_the_next_message_acknowledges_the_one_before(
     mq_cluster: LocalCluster, autojump_clock: MockClock
 ) -> None:
-    """But not one that was given back, nor the one whose body of the loop raised."""
+    """A loop's next step acknowledges its message, unless it was nacked or its body raised."""
     async with mq_cluster.producer("P") as producer:
         await producer.send_batch([Message("T", b"%d" % number) for number in range(4)])
         seen: list[bytes] = []
@@ -47,7 +47,7 @@ async def test_asking_for_the_next_message_acknowledges_the_one_before(
 async def test_a_loop_ends_when_its_consumer_is_drained(
     mq_cluster: LocalCluster, autojump_clock: MockClock
 ) -> None:
-    """By another task; later polls raise."""
+    """A loop ends when another task drains its consumer; later polls raise."""
     async with popping(mq_cluster) as consumer, trio.open_nursery() as nursery:
 
         async def drain() -> None:
@@ -65,7 +65,7 @@ async def test_a_loop_ends_when_its_consumer_is_drained(
 async def test_a_paused_consumer_leaves_messages_to_others(
     mq_cluster: LocalCluster, autojump_clock: MockClock, at_once: bool
 ) -> None:
-    """What it has fetched and what is on its way; after `resume` it gets its share again."""
+    """A paused consumer gives its fetched messages back, and shares again after `resume`."""
     handled: list[str] = []
 
     async def slowly(_message: object) -> None:
@@ -102,7 +102,7 @@ async def test_a_paused_consumer_leaves_messages_to_others(
 
 
 def test_blocking_loops_and_pauses() -> None:
-    """As the asynchronous ones."""
+    """Blocking consumers loop and pause as the asynchronous ones do."""
     with (
         local_cluster_in_thread(replicas=1) as cluster,
         cluster.producer("P") as producer,

@@ -1,4 +1,4 @@
-"""Priorities, from the side of an application."""
+"""Priorities, as an application sees them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqlocal import local_cluster
 
 
 async def test_what_matters_more_is_handled_first(autojump_clock: MockClock) -> None:
-    """Of what waits, on each broker group; though a leader dies in between."""
+    """Waiting messages of higher priority are handled first, on each group and over a failover."""
     got: list[int] = []
     async with local_cluster() as cluster:
         async with cluster.admin() as admin:
@@ -44,7 +44,7 @@ async def test_what_matters_more_is_handled_first(autojump_clock: MockClock) -> 
 
 
 async def test_each_group_has_a_queue_for_a_priority(autojump_clock: MockClock) -> None:
-    """Groups take turns."""
+    """A priority has its queue on each broker group, and groups take turns."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         async with cluster.admin() as admin:
             await admin.topics.update("T", read_queues=4, write_queues=4)
@@ -71,7 +71,7 @@ async def test_each_group_has_a_queue_for_a_priority(autojump_clock: MockClock) 
 async def test_what_has_no_priority_is_refused(
     autojump_clock: MockClock, message: Message, where: dict[str, int | str]
 ) -> None:
-    """By the producer, with the reason."""
+    """A message that can't have a priority is refused by the producer with the reason."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         with pytest.raises(BadMessage, match="priority"):
             await producer.send(message, **where)  # type: ignore[arg-type]

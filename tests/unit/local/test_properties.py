@@ -1,4 +1,4 @@
-"""Keys and properties on every way that a message can take, with texts of any kind and length."""
+"""Keys and properties on every way of a message, with texts of any kind and length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ["name", "__SHARDINGKEY", "MIN_OFFSET", "MAX_OFFSET", "xTAGS", "\u3000",
 
 
 class Texts:
-    """Texts from a seed."""
+    """Random texts from a seed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -27,7 +27,7 @@ class Texts:
         return "".join(self._chance.choices(CHARACTERS, k=self._chance.randint(1, 4)))
 
     def message(self, body: str) -> Message:
-        """One with keys, a tag and properties."""
+        """A message with keys, a tag and properties."""
         names = self._chance.sample([*NAMES, self.text() + "x"], 3)
         return Message(
             "T",
@@ -115,14 +115,14 @@ async def received(consumer: Consumer | PopConsumer, count: int) -> Iterable[Rec
 
 
 async def popped(cluster: LocalCluster, sent: dict[str, Message]) -> None:
-    """The same by POP."""
+    """Check all messages as a pop consumer gets them."""
     async with PopConsumer(cluster.namesrv_addr, "Pop", {"T": "*"}) as consumer:
         for message in await received(consumer, len(sent) + 1):
             check(message, sent[message.body.decode()])
 
 
 async def found_by_tools(cluster: LocalCluster, sent: dict[str, Message]) -> None:
-    """By each of its keys, on the way on which it was sent."""
+    """Assert that tools find each message by each of its keys."""
     async with cluster.admin() as admin:
         for body, message in sent.items():
             for key in filter(None, message.keys):
@@ -131,7 +131,7 @@ async def found_by_tools(cluster: LocalCluster, sent: dict[str, Message]) -> Non
 
 
 async def test_a_request_and_its_reply_keep_theirs(autojump_clock: MockClock) -> None:
-    """Beside those that tie the reply to the request."""
+    """A request and its reply keep their own properties beside those that tie them."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     texts = Texts(random.Random(seed))
@@ -171,7 +171,7 @@ async def largest(producer: Producer) -> str:
 
 
 async def test_the_largest_is_given_up_and_sent_again(autojump_clock: MockClock) -> None:
-    """Twice over: its queue goes on behind it, and its dead letter can be sent again."""
+    """The largest message is given up twice; its queue goes on, and it is redelivered."""
     handled: list[str] = []
     done = trio.Event()
 

@@ -61,7 +61,7 @@ async def test_any_range_is_read_exactly(cluster: LocalCluster) -> None:
 
 
 async def test_a_range_without_offsets_is_read_at_once(cluster: LocalCluster) -> None:
-    """Of a queue that has messages, and of one that has none; what is not a range is refused."""
+    """An empty range is read at once, also of an empty queue; a wrong range is refused."""
     await send(cluster, "T", [b"x"] * 3)
     async with RangeReader(cluster.namesrv_addr) as reader:
         began = trio.current_time()
@@ -75,7 +75,7 @@ async def test_a_range_without_offsets_is_read_at_once(cluster: LocalCluster) ->
 
 
 async def test_a_broker_filters_and_the_range_still_ends(cluster: LocalCluster) -> None:
-    """By tags and by SQL92; a range in which nothing matches is read, and nothing is missing."""
+    """A range with a filter, by tags or SQL92, ends also if nothing matches."""
     async with cluster.producer("P") as producer:
         for number in range(30):
             message = Message("T", b"", tags="AB"[number % 2], properties={"n": str(number)})
@@ -135,7 +135,7 @@ async def test_bounds_tell_of_groups_that_are_gone_and_of_silent_ones(
 
 
 async def test_a_read_lives_through_the_death_of_the_leader(autojump_clock: MockClock) -> None:
-    """It waits for the next one; if there is none for long, it says so."""
+    """A read waits for the next leader, and raises if there is none for long."""
     async with local_cluster() as cluster:
         await send(cluster, "T", [b"x"] * 50)
         queue = MessageQueue("T", cluster.groups[0], 0)

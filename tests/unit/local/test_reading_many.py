@@ -1,4 +1,4 @@
-"""`poll_many` gives what `poll` gives, by column; all else is as with that."""
+"""`poll_many` gives the messages of `poll` by column, with all else alike."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_column(many: ReadMany) -> list[Read]:
 
 
 async def all_of(consumer: Consumer, chance: random.Random, *, many: bool) -> list[Read]:
-    """Everything that there is."""
+    """All messages that there are."""
     found: list[Read] = []
     while True:
         count = chance.choice((1, 7, 100, 10_000))
@@ -85,7 +85,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
 @pytest.mark.usefixtures("small")
 async def test_it_gives_what_poll_gives(monkeypatch: pytest.MonkeyPatch, wanted: str | Sql) -> None:
-    """Of any history, by any filter, in answers of any size; each queue in its order."""
+    """Both polls give the same messages, by any filter and in answers of any size."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -110,7 +110,7 @@ async def numbered(cluster: LocalCluster, count: int, topic: str = "T") -> None:
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 async def test_asking_for_more_says_that_what_was_given_is_processed(*, auto_commit: bool) -> None:
-    """Or `commit` alone does. Whoever fails meanwhile gets the rest again, nobody what is done."""
+    """A poll, or `commit` alone, marks earlier messages as processed; the rest comes again."""
 
     async def fail(consumer: Consumer) -> int:
         async with consumer:
@@ -134,7 +134,7 @@ async def test_asking_for_more_says_that_what_was_given_is_processed(*, auto_com
 
 
 async def test_one_message_of_many_can_be_sent_back() -> None:
-    """It comes again, and nothing else does."""
+    """One message of many can be nacked, and comes again alone."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 100)
         async with cluster.consumer("C", {"T": "*"}) as consumer:
@@ -173,7 +173,7 @@ async def test_what_was_read_stays_though_its_queue_goes_to_another_or_away() ->
 
 
 async def test_outputs_and_what_many_came_from_are_stored_in_one_step() -> None:
-    """A block that fails stores nothing, and all of it comes again."""
+    """A block that fails stores no outputs, and all its messages come again."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 200)
         async with (
@@ -200,7 +200,7 @@ async def test_outputs_and_what_many_came_from_are_stored_in_one_step() -> None:
 
 
 def test_a_program_without_an_event_loop_has_it_too() -> None:
-    """What the blocking face gives is the same."""
+    """The blocking `poll_many` gives the same columns."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer("P") as producer:
             producer.send_many("T", [b"%d" % number for number in range(100)])

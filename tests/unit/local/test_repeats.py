@@ -1,4 +1,4 @@
-"""Messages with `repeat_s`, from the side of an application."""
+"""Messages with `repeat_s`, as an application sees them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_it_ends_with_its_own_time(autojump_clock: MockClock) -> None:
 
 
 async def test_what_can_not_be_repeated_is_refused(autojump_clock: MockClock) -> None:
-    """By the producer, with the reason."""
+    """A wrong repetition is refused by the producer with the reason."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         for message in (
             Message("T", b"", repeat_s=0.5),

@@ -85,7 +85,7 @@ async def prepared(cluster: LocalCluster, stack: AsyncExitStack) -> tuple[Any, A
 async def test_what_was_fetched_before_a_reset_to_the_end_is_not_handed_out(
     mode: str, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """At most what handlers had in hand by then; what comes after it is read at once."""
+    """A reset to the end drops fetched messages, but for those in handlers; later ones come."""
     make, take = MODES[mode]
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster, AsyncExitStack() as stack:
@@ -111,7 +111,7 @@ async def test_what_was_fetched_before_a_reset_to_the_end_is_not_handed_out(
 async def test_an_idle_member_follows_a_reset_to_the_beginning_at_once(
     mode: str, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """Its pull waits at the broker, for 15 s if nobody told it."""
+    """An idle member follows a reset at once, though its pull waits at the broker."""
     make, take = MODES[mode]
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster, AsyncExitStack() as stack:
@@ -162,7 +162,7 @@ FROM_BROKERS = {
 
 
 def test_every_notice_of_a_broker_has_a_case() -> None:
-    """Those that the broker itself says are for clients, and those that it passes on."""
+    """Notices for clients are those that the broker says it sends or passes on."""
     to_clients = {code for code, why in REASONS.items() if "ask clients" in why}
     assert to_clients <= set(FROM_BROKERS)
     told = notices.__doc__ or ""
@@ -171,7 +171,7 @@ def test_every_notice_of_a_broker_has_a_case() -> None:
 
 @pytest.mark.parametrize("kind", CLIENTS)
 async def test_a_member_answers_each_question(kind: str, autojump_clock: MockClock) -> None:
-    """By the tools that ask; the one that it refuses names the remedy."""
+    """A member answers the questions of tools, and refuses one with the remedy."""
     async with local_cluster(replicas=1) as cluster, AsyncExitStack() as stack:
         _, admin = await prepared(cluster, stack)
         consumer = await stack.enter_async_context(CLIENTS[kind](cluster))

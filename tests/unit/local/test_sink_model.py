@@ -1,10 +1,10 @@
-"""Batches of a sink, in any order of what may happen: each is there once, whole, in order.
+"""A model of a sink's batches: each is stored once, whole, in order, whatever happens.
 
 Drivers begin, run tasks once or twice, decide, die at any moment and are replaced, while they may
-only be slow. Answers get lost, so requests are repeated; groups are away for a while; their
-leaders look at what is left, by an old answer too; time passes. The drivers' and leaders' own
-rules run (`BatchDecider`, `StagedHandler`), and the state's (`Memory`); the network, the log and
-Spark are the model's. The page that argues why it holds is docs/explanation/spark-sink.md.
+only be slow. Answers get lost, so requests are repeated; groups are away for a while; their leaders
+look at what is left, by an old answer too; time passes. The drivers' and leaders' own rules run
+(`BatchDecider`, `StagedHandler`), and the state's (`Memory`); the network, the log and Spark are
+the model's. The page that argues why it holds is docs/explanation/spark-sink.md.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ GROUPS = ("a", "b")
 
 
 class Died(Exception):
-    """A driver."""
+    """The death of a driver."""
 
 
 class Group:
-    """A broker group: its state, what readers see of it, and whether it is there."""
+    """A broker group: its state, the rows that readers see, and whether it is away."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -83,7 +83,7 @@ class Group:
         self._index = count(1)
 
     def stage(self, staged: Staged, rows: list[int]) -> tuple[int, int]:
-        """One more staged entry."""
+        """Store one more staged entry; its place."""
         offset, now_ms = len(self.staged), self.world.now_ms()
         self.staged.append((staged, rows, now_ms))
         self.state.halves.add(offset, now_ms, ("T", staged.name))
@@ -101,7 +101,7 @@ class Group:
             self.seen += self.staged[offset][1]
 
     def serve(self, command: Command) -> Command:
-        """What its leader answers."""
+        """The answer of the group's leader."""
         code, state = command.code, self.state
         if code == RequestCode.REGISTER_PRODUCER:
             asked = decode_header(RegisterProducerHeader, command)
@@ -125,7 +125,7 @@ class Group:
         return Command(ResponseCode.SUCCESS, {})
 
     def told(self, name: str) -> tuple[HomeAnswer, bytes]:
-        """What is decided under a name; `offsets` None if nothing is."""
+        """The decision under a name; `offsets` is None without one."""
         epoch, last = self.state.producers.epoch(name) or 0, self.state.decisions.last(name)
         if last is None:
             return HomeAnswer(epoch, -1, None), b""
@@ -160,7 +160,7 @@ class Group:
 
 
 class World:
-    """All groups, the network between them and the drivers, and what Spark's checkpoint says."""
+    """All groups, the network between them, the drivers, and Spark's checkpoint."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -171,15 +171,15 @@ class World:
 
     @staticmethod
     def now_ms() -> int:
-        """The world's clock."""
+        """The world's clock in milliseconds."""
         return int(trio.current_time() * 1000)
 
     async def pause(self, most_s: float = 0.2) -> None:
-        """Something takes a while."""
+        """Wait for a random time."""
         await trio.sleep(self.rng.random() * most_s)
 
     async def cluster_info(self) -> ClusterInfo:
-        """What name servers tell."""
+        """The name servers' table of groups."""
         there = {name: BrokerData("c", name, {0: "h:1"}) for name, g in self.groups.items()
                  if not g.is_away}  # fmt: skip
         away = {name: "c" for name, group in self.groups.items() if group.is_away}
@@ -188,7 +188,7 @@ class World:
     async def ask(
         self, name: str, command: Command, timeout_s: float, topic: str | None = None
     ) -> Command:
-        """A request to a group. It or its answer may get lost."""
+        """Ask a group; the request or its answer may get lost."""
         await self.pause()
         group = self.groups[name]
         if group.is_away or self.hazard(0.05):
@@ -209,7 +209,7 @@ class World:
             group.move(offset, commit=True)
 
     def check(self) -> None:
-        """What readers see at any moment: of each batch one attempt's rows, and none twice."""
+        """Assert that readers see one attempt's rows of each batch, none twice."""
         for group in self.groups.values():
             twice = [row for row, times in Counter(group.seen).items() if times > 1]
             assert not twice, f"rows {twice} are in group {group.name} twice"
@@ -237,7 +237,7 @@ class ModelDecider(BatchDecider):
 
 
 class ModelHandler(StagedHandler):
-    """What a group's leader does about what is left."""
+    """A group leader's handling of staged entries that are left."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -276,14 +276,14 @@ class ModelHandler(StagedHandler):
         return world.rng.choice(self.group.answers) if old else self.group.answers[-1]
 
     async def fence(self, name: str, home: str) -> None:
-        """Another instance has the name."""
+        """Take the name for another instance."""
         header = RegisterProducerHeader(name, f"drops{self.group.world.rng.random()}")
         await self.group.world.ask(
             home, Command(RequestCode.REGISTER_PRODUCER, encode_header(header)), 1.0
         )
 
     async def look(self) -> None:
-        """One look at what waits."""
+        """Look once at the entries that wait."""
         group = self.group
         found = [
             Entry(offset, group.staged[offset][0], at_ms)
@@ -322,13 +322,13 @@ async def drive(world: World, run: int) -> None:
 
 
 def die(world: World) -> None:
-    """A driver may."""
+    """Raise Died at random, as a driver may die anywhere."""
     if world.hazard(0.25):
         raise Died
 
 
 async def stage(world: World, staged: Staged, rows: list[int]) -> Places:
-    """An attempt of a task: entries of a few rows, those of a key in one group."""
+    """Attempt a task: stage entries of a few rows, those of a key in one group."""
     places: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
         name = GROUPS[row % KEYS % 2]
@@ -351,7 +351,7 @@ def together(attempts: list[Places]) -> Mapping[str, list[tuple[int, int]]]:
 
 
 async def run_drivers(world: World) -> None:
-    """One after the other; sometimes the next begins while the one before is only slow."""
+    """Run drivers, one after the other; sometimes one begins while the last is only slow."""
     runs = count()
 
     async def one() -> None:
@@ -376,7 +376,7 @@ async def run_drivers(world: World) -> None:
 
 
 async def trouble(world: World, handlers: list[ModelHandler]) -> None:
-    """Leaders look, groups go away and come back; readers look at all of it."""
+    """Let leaders look, groups go away and come back, and readers look at all of it."""
 
     async def looks(handler: ModelHandler) -> None:
         while True:
@@ -401,7 +401,7 @@ async def trouble(world: World, handlers: list[ModelHandler]) -> None:
 
 
 async def live(seed: int) -> None:
-    """One history: raises AssertionError if a promise is broken in it."""
+    """Live one history; AssertionError if it breaks a promise."""
     world = World(random.Random(seed))
     handlers = [ModelHandler(group) for group in world.groups.values()]
     with trio.fail_after(3600):
@@ -420,7 +420,7 @@ async def live(seed: int) -> None:
 
 
 def run(seed: int) -> None:
-    """One history, in virtual time; the order of tasks that run at one time is the seed's, too."""
+    """Run one history in virtual time, with the seed's order of tasks that run at one time."""
     with (
         patch.object(trio_runs, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
         patch.object(trio_runs, "_r", random.Random(seed)),
@@ -432,7 +432,7 @@ def run(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 40))
 def test_each_batch_is_there_once_whole_and_in_order(seed: int) -> None:
-    """And nothing that was staged for another attempt is left."""
+    """A batch is stored once, whole and in order, and no other attempt's entries are left."""
     run(seed)
 
 
@@ -441,7 +441,7 @@ def again(*_: object) -> None:
 
 
 def planted() -> Iterator[tuple[str, Callable[[ExitStack], None]]]:
-    """The bugs, each of which takes away one of the rules."""
+    """Bugs, each of which takes away one of the rules."""
 
     def decided_again(stack: ExitStack) -> None:
         async def blind(decider: BatchDecider, staged: Staged, places: Places) -> None:
@@ -504,7 +504,7 @@ def planted() -> Iterator[tuple[str, Callable[[ExitStack], None]]]:
 
 @pytest.mark.parametrize(("name", "plant"), [*planted()], ids=[name for name, _ in planted()])
 def test_the_model_finds_each_planted_bug(name: str, plant: Callable[[ExitStack], None]) -> None:
-    """In some history of these."""
+    """A planted bug breaks a promise in some history."""
     for seed in range(SEED, SEED + 80):
         with ExitStack() as stack:
             plant(stack)
@@ -514,7 +514,7 @@ def test_the_model_finds_each_planted_bug(name: str, plant: Callable[[ExitStack]
 
 
 def breaks_a_promise(seed: int) -> bool:
-    """Whether a history does."""
+    """Whether a history breaks a promise."""
     try:
         run(seed)
     except AssertionError:

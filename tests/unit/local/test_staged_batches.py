@@ -1,4 +1,4 @@
-"""Batches of rows on a real cluster: decided once, whole, in order, and nothing else is seen."""
+"""Batches of rows on a real cluster are decided once, whole and in order; no other row is seen."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SOON_S = 12
 
 
 class Died(Exception):
-    """The driver."""
+    """The death of a driver."""
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
 
 
 async def begin(cluster: LocalCluster, batch: int, run: str = "run", name: str = "q") -> Staged:
-    """What a task does first."""
+    """Begin a batch, as a task does."""
     async with BatchDecider(cluster.namesrv_addr) as decider:
         return await decider.begin(name, run, batch)
 
@@ -117,7 +117,7 @@ def together(*attempts: Places) -> Places:
 async def commit(
     cluster: LocalCluster, staged: Staged, places: Places, *, dies_after: int | None = None
 ) -> bool:
-    """What a driver does; it may die after so many entries have become messages."""
+    """Commit a batch, as a driver does; it may die after some entries are messages."""
     ended = 0
     publish = BatchDecider._publish
 
@@ -155,14 +155,14 @@ async def seen(cluster: LocalCluster, topic: str = "T") -> dict[str, list[int]]:
 
 
 def by_key(*batches: Sequence[int]) -> dict[str, list[int]]:
-    """What is to be seen of these batches."""
+    """The rows to be seen of these batches, by key."""
     rows = [row for batch in batches for row in batch]
     found = {f"k{key}": [row for row in rows if row % KEYS == key] for key in range(KEYS)}
     return {key: rows for key, rows in found.items() if rows}
 
 
 def waiting(cores: dict[tuple[str, str], Core]) -> int:
-    """Half messages that no move has taken: staged entries, those that count and others."""
+    """The number of half messages that no move has taken, staged entries among them."""
     leading: dict[str, Core] = {}
     for (group, _), core in cores.items():
         if core.role.serving and (
@@ -173,7 +173,7 @@ def waiting(cores: dict[tuple[str, str], Core]) -> int:
 
 
 async def test_rows_are_seen_when_their_batch_is_committed(cluster: LocalCluster) -> None:
-    """All of them, in both groups, by key in their order, partition by partition; none before."""
+    """A committed batch's rows are seen in both groups, in their keys' order, and not before."""
     for batch in range(3):
         staged = await begin(cluster, batch)
         rows = range(batch * 100, batch * 100 + 100)
@@ -188,8 +188,10 @@ async def test_rows_are_seen_when_their_batch_is_committed(cluster: LocalCluster
 async def test_what_a_commit_costs(
     cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
-    """Of a batch in `n` staged entries: an entry for the decision and one for each of the `n`, as
-    many requests, and a question for what is decided (docs/explanation/spark-sink.md)."""
+    """A commit of `n` staged entries costs one entry for the decision and `n` others.
+
+    It costs as many requests, and a question for what is decided (docs/explanation/spark-sink.md).
+    """
     asked = Counter[RequestCode]()
     ask = BatchDecider._ask
 
@@ -219,7 +221,7 @@ async def test_what_a_commit_costs(
 
 
 async def test_no_reader_is_given_what_is_not_decided(cluster: LocalCluster) -> None:
-    """By no request: pulls, pops, by key, and the ends of the queues; afterwards, by each."""
+    """No request gives a reader undecided rows: pulls, pops, keys, ends of queues."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(20))
     async with (
@@ -249,7 +251,7 @@ async def test_no_reader_is_given_what_is_not_decided(cluster: LocalCluster) -> 
 async def test_a_name_that_is_closed_is_forgotten(
     cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
-    """A batch write leaves nothing behind, and closing it again is no fault."""
+    """A closed name leaves nothing behind, and may be closed again."""
     staged = await begin(cluster, 0)
     assert await commit(cluster, staged, await stage(cluster, staged, range(20)))
     async with BatchDecider(cluster.namesrv_addr) as decider:
@@ -261,7 +263,7 @@ async def test_a_name_that_is_closed_is_forgotten(
 
 
 async def test_records_are_checked_when_they_are_staged(cluster: LocalCluster) -> None:
-    """As PRODUCE checks them; and whatever is lowered afterwards, they become messages."""
+    """Records are checked on staging, as by PRODUCE, so that they can become messages later."""
     staged = await begin(cluster, 0)
     cut = StagedWriter._request
 
@@ -280,7 +282,7 @@ async def test_records_are_checked_when_they_are_staged(cluster: LocalCluster) -
 
 
 async def checker(message: object) -> None:
-    """Nobody is asked."""
+    """Decide nothing: no message gets this far."""
 
 
 async def test_a_user_is_no_sink(cluster: LocalCluster) -> None:
@@ -292,7 +294,7 @@ async def test_a_user_is_no_sink(cluster: LocalCluster) -> None:
 
 
 async def test_a_batch_gets_whole_without_its_driver(cluster: LocalCluster) -> None:
-    """It died after the decision: before, or between the entries that become messages."""
+    """A decided batch is completed after its driver's death, at any of its entries."""
     for batch, dies_after in enumerate((0, 1, 3)):
         staged = await begin(cluster, batch)
         rows = range(batch * 50, batch * 50 + 50)
@@ -307,7 +309,7 @@ async def test_a_batch_gets_whole_without_its_driver(cluster: LocalCluster) -> N
 async def test_what_nobody_decides_is_dropped(
     cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
-    """After a while, in both groups; and can't be decided any more, so that no row is missing."""
+    """An undecided batch is dropped after a while, and can't be decided any more."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(40))
     await trio.sleep(limits.STAGED_KEPT_S / 2)
@@ -326,7 +328,7 @@ async def test_what_nobody_decides_is_dropped(
 async def test_attempts_that_lost_are_dropped_soon(
     cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
-    """Those of the batch, and late ones of an earlier batch."""
+    """Staged entries of attempts that lost, and late ones, are dropped soon."""
     staged = await begin(cluster, 0)
     await stage(cluster, staged, range(20))
     assert await commit(cluster, staged, await stage(cluster, staged, range(20)))
@@ -371,7 +373,7 @@ async def test_a_topic_that_has_fewer_queues_by_then_gets_all_rows(
 
 
 async def test_a_stock_end_of_a_staged_entry_is_refused(cluster: LocalCluster) -> None:
-    """It would show what was not decided; and no reader is given the queue where entries lie."""
+    """A stock client can neither end a staged entry nor read its queue."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(20))
     assert await seen(cluster, "T") == {}
@@ -428,7 +430,7 @@ def test_whoever_ends_staged_entries_needs_the_right_to_the_topic_of_each() -> N
 
 
 def log_of(cluster: LocalCluster, group: str) -> GroupLog:
-    """What the audit finds in the logs of a broker group."""
+    """The audit's findings in the logs of a broker group."""
     found, ends = GroupsLogged(), []
     configs = [each for each in cluster._layout.brokers.values() if each.broker_name == group]
     for replica in planting.replicas_of([Path(each.store_path_root_dir) for each in configs]):

@@ -1,4 +1,4 @@
-"""Programs that start before the servers, or while a name server begins anew."""
+"""Programs that start before the servers, or beside a name server that starts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_send_waits_for_servers_that_start_within_its_deadline(stopped: 
 async def test_a_consumer_that_starts_first_reads_once_the_servers_are_there(
     kind: type[Consumer],
 ) -> None:
-    """Its block is entered at once, or soon; nothing is raised."""
+    """A consumer that starts before the servers enters its block, and reads once they are there."""
     async with local_cluster(replicas=1) as cluster, trio.open_nursery() as nursery:
         async with cluster.producer("P") as producer:
             await producer.send(Message("T", b"x"))
@@ -69,7 +69,7 @@ async def test_a_consumer_that_starts_first_reads_once_the_servers_are_there(
 
 
 async def test_what_is_not_there_is_told_at_the_deadline_or_at_once() -> None:
-    """Where brokers are known a topic that nobody has is told at once."""
+    """An unknown topic is an error at once; absent name servers are one at the deadline."""
     async with local_cluster(replicas=1, settings=NO_TOPICS) as cluster:
         async with Producer(cluster.namesrv_addr) as producer:
             began_s = trio.current_time()

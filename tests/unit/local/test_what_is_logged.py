@@ -1,4 +1,4 @@
-"""A reader of the log finds what happened once: no warning of a healthy start, one of an outage."""
+"""Log lines of events, once each: no warning of a healthy start, one of an outage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def with_topic(cluster: LocalCluster) -> None:
 
 
 async def test_a_healthy_start_logs_no_warning(autojump_clock: MockClock) -> None:
-    """Of servers and of clients, from the first server to the first message and the end."""
+    """A healthy start of servers and clients logs no warning, up to the first messages."""
     with capture_logs() as lines:
         async with local_cluster(replicas=3, groups=2) as cluster:
             await with_topic(cluster)
@@ -69,7 +69,7 @@ async def test_an_outage_is_told_once_for_each_client(autojump_clock: MockClock)
 
 
 async def test_a_handlers_failure_has_its_traceback(autojump_clock: MockClock) -> None:
-    """In pull and in POP: the line of the application that raised."""
+    """A handler's failure is logged with the application's line, in pull and in POP."""
 
     async def handle(_message: object) -> None:
         raise LookupError("not in my table")
