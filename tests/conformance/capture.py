@@ -1,4 +1,4 @@
-"""Captures golden bytes: one request of each code from each stock client, as it left the client.
+"""A program that captures one request of each code from each stock client, as golden bytes.
 
 A packet socket on loopback watches the ports of a cluster while drivers run, so nothing stands
 between client and server that could change a byte. Needs root. Writes tests/data/golden:

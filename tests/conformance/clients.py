@@ -1,9 +1,9 @@
-"""The stock clients: which, at which version, how they are fetched, built and started.
+"""Stock clients: their versions, and how they are fetched, built and started.
 
 Each is the published artefact, unmodified, from the package registry of its language, and kept in
 `.cache/conformance` of the clone. Ours is only a driver beside it: a small program in the client's
-language that uses it as an application would and prints JSON lines. What is there is not fetched
-again; what can't be had raises `Missing`, whose text says what to install.
+language that uses it as an application would and prints JSON lines. A client that is there is not
+fetched again; one that can't be had raises `Missing`, whose text says what to install.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """One stock client.
+    """A stock client.
 
     `name` begins its topics and groups; `prepare` fetches and builds it, and returns the command
     line that starts its driver; `at_once` scenarios run beside each other.
@@ -48,7 +48,7 @@ class Client:
 
     @property
     def home(self) -> Path:
-        """Where it lies, with all that it needs."""
+        """The client's folder, with all that it needs."""
         return CACHE / f"{self.name}-{self.version}"
 
 
@@ -308,7 +308,7 @@ LONG_FEATURES = {
     "namespace",
     "vip_channel",
 }
-"""What only `--all` tries: what few applications use, or what differs little from others."""
+"""Scenarios of `--all` alone: rare in applications, or much like others."""
 
 CLIENTS = (
     Client("java4", "Java", "4.9.8", prepare_java, JAVA_FEATURES),
@@ -325,7 +325,7 @@ LONG_CLIENT = "java4"
 def each_of(
     *names: str, feature: str | None = None, long: Collection[str] = ()
 ) -> list[ParameterSet]:
-    """Parameters of a test: the clients of these names, each with the feature if one is given.
+    """Parameters of a test: the clients of these names that have the feature.
 
     Those in `long`, and the older of two releases, run with `--all` only.
     """

@@ -1,4 +1,4 @@
-"""Which request codes servers know: as their handlers declare it, and as a cluster answers."""
+"""Request codes that servers know: as handlers declare them, and as a cluster answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mqnamesrv.saved.kv_file import KvStore
 TIMEOUT_S = 3.0
 ADMIN = f", {Right.ADMIN.value}"
 STOCK = [code for code in RequestCode if code.value not in range(9000, 10_000)]
-"""Without those of our own, which no RocketMQ client sends."""
+"""RequestCode without our own codes, which no RocketMQ client sends."""
 
 
 async def declared() -> dict[RequestCode, tuple[str, str]]:
-    """What a broker and a name server say of each stock code; "" of one that they don't know."""
+    """Declarations of a broker and a name server for each stock code; "" without one."""
     with tempfile.TemporaryDirectory() as directory:
         async with memory_broker(Path(directory)) as broker:
             at_broker = dict(broker.broker.handler.table)
@@ -51,7 +51,7 @@ def _shown(answered: str, right: Right) -> str:
 
 
 def answers(said: str) -> tuple[str, str]:
-    """What a server that says so of a code answers as a leader, and as a follower."""
+    """Answers of a leader and of a follower to a code with this declaration."""
     if said.startswith("no: ") or not said:
         return said, said
     only_leaders = said.removesuffix(ADMIN) in (Needs.LEADER.value, Needs.CONFIRMED.value)
@@ -59,7 +59,7 @@ def answers(said: str) -> tuple[str, str]:
 
 
 async def probe(cluster: Cluster) -> dict[RequestCode, tuple[str, str, str]]:
-    """What each code is answered by a leader, by a follower, and by the name server."""
+    """Answers of a leader, a follower and the name server to each code."""
     async with PeerPool() as pool:
         states = Probe(cluster, pool)
         leader = (await states.wait_for_leader(cluster.layout.brokers[0])).node
@@ -77,7 +77,7 @@ async def probe(cluster: Cluster) -> dict[RequestCode, tuple[str, str, str]]:
 
 
 async def ask(pool: PeerPool, address: str, code: RequestCode) -> str:
-    """What a server says to a code without fields."""
+    """A server's answer to a code without fields."""
     request = Command(code, encoding=HeaderEncoding.JSON)
     try:
         response = await pool.request(address, request, TIMEOUT_S)

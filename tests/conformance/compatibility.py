@@ -175,7 +175,7 @@ def matrix(
 def remarks(
     clients: list[dict[str, str]], titles: dict[str, str], features: dict[str, dict[str, Any]]
 ) -> list[str]:
-    """Why a field is no "yes", as the suite found it."""
+    """Reasons of the suite for each field that is not "yes"."""
     lines = []
     for each in clients:
         for feature, title in titles.items():
@@ -196,7 +196,7 @@ def doors(found: dict[str, Any]) -> list[str]:
 
 
 def with_doors(page: str, found: dict[str, Any]) -> str:
-    """The page with this section in place of the one that it has, or before that of others."""
+    """The page with this section in place of its old one, or before that of others."""
     section = "\n".join(doors(found)).lstrip("\n") + "\n\n"
     others = page.index(OTHERS.splitlines()[1])
     heading = page.find(GUARDED.splitlines()[1])
@@ -247,14 +247,13 @@ def wrapped(item: str) -> str:
 
 
 def with_stock_tests(page: str, tested: dict[str, Any]) -> str:
-    """The page with this section in place of the one that it has."""
+    """The page with this section in place of its old one."""
     section = "\n".join(stock_tests(tested)).lstrip("\n") + "\n\n"
     begin = page.index(section.splitlines()[0])
     return page[:begin] + section + page[page.index("## ", begin + 2) :]
 
 
 def main() -> None:
-    """Write the page."""
     if "--doors" in sys.argv[1:]:
         PAGE.write_text(with_doors(PAGE.read_text(), json.loads(DOORS_FOUND.read_text())))
         return

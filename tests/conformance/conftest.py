@@ -1,4 +1,4 @@
-"""One cluster of two broker groups and all clients' runs against it, shared by the whole suite."""
+"""One cluster of two broker groups, with all clients' runs, for the whole suite."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def met(cluster: Cluster) -> list[str]:
-    """What may have made clients wait: the nodes' last warnings and changes of their roles."""
+    """Events that may have delayed clients: nodes' last warnings and changes of roles."""
     found = []
     for path in sorted(cluster.directory.glob(f"*/{LOG_FILE}")):
         lines = path.read_text().splitlines()
@@ -151,7 +151,7 @@ def call_error(report: pytest.TestReport) -> str:
 
 
 def pytest_sessionfinish() -> None:
-    """Leave the results of a whole run to the page's generator; so those of its doors alone."""
+    """Write the results of a whole run for the page's generator, or those of its doors alone."""
     if all({*_doors.get(name, ())} == {*door.clients} for name, door in DOORS.items()):
         doors = {"made": datetime.now(UTC).date().isoformat(), "doors": _doors}
         (CACHE / "doors.json").write_text(json.dumps(doors, indent=1))

@@ -1,4 +1,4 @@
-"""The rows of docs/reference/compatibility.md about users and encryption, and who is tried."""
+"""Rows of docs/reference/compatibility.md about users and encryption, and their clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs drivers beside each other and reads what they print.
+"""Drivers are run beside each other, and their output is read.
 
 A driver is one process for all of its client's features. It is ended at the deadline whatever it
-does; what it printed until then is judged, and what it said on stderr is kept for the error.
+does; its output until then is judged, and its stderr is kept for the error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DRIVER_TIMEOUT_S = 150
 
 
 class Run:
-    """One driver, from its start to its end."""
+    """A driver from its start to its end."""
 
     def __init__(
         self,
@@ -90,6 +90,6 @@ def run_all(
 
 
 async def pop_by_default(admin: Admin, name: str) -> None:
-    """Have a group pop the topic of the same name, once it asks which queues are its."""
+    """Make a group pop the topic of the same name, once it asks for its queues."""
     await admin.groups.update(name)
     await admin.groups.set_request_mode(name, name, "POP")

@@ -1,4 +1,4 @@
-"""Leaders die under steady sends of stock Java clients: what do applications notice?
+"""Leader kills under steady sends of stock Java clients, and what applications notice.
 
 Two topics tell the two stories. `Spread` lies on two broker groups: the synchronous producer's own
 retry goes to the other group, so no exception may reach the application. `Single` lies on one: the
@@ -44,7 +44,7 @@ from mqclient.connection.peers import PeerPool
 SPREAD, SINGLE, AGAIN = "Spread", "Single", "Again"
 QUEUES = 4
 SEND_S_MAX = 3.0
-"""No synchronous send may take longer while a second broker group is there."""
+"""Seconds that a synchronous send may take while a second broker group is there."""
 PAUSE_MS = 5
 SENDERS = 2
 RETRY_SPAN_S = 10.0
@@ -82,7 +82,7 @@ async def level(cluster: Cluster, broker: str) -> None:
 
 
 class Steady:
-    """One JVM of steady producers and a consumer, and the history that it writes."""
+    """A JVM of steady producers and a consumer, with the history that it writes."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Steady:
         self.process.stdin.flush()
 
     def events(self) -> list[Event]:
-        """What was written so far."""
+        """Events that were written so far."""
         lines = self.history.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
@@ -159,7 +159,7 @@ class Steady:
         ]
 
     def took_s(self) -> dict[str, float]:
-        """By id, from the call of a send to its return or exception."""
+        """Seconds by id, from the call of a send to its return or exception."""
         began = {event["id"]: event["t"] for event in self.of("send")}
         ended = [event for event in self.events() if event["kind"] in ("ack", "fail")]
         return {event["id"]: (event["t"] - began[event["id"]]) / 1e9 for event in ended}
@@ -258,9 +258,9 @@ def kill_leader(cluster: Cluster, broker: str, history: TextIO, down_s: float) -
 
 
 def verdicts(runs: Sequence[Steady], gap_s_max: float) -> list[str]:
-    """What went against the promises, in words; empty if nothing did.
+    """Broken promises in words; empty without one.
 
-    `gap_s_max`: the longest time without an acknowledgement for who has one group only.
+    `gap_s_max`: the longest time without an acknowledgement on the topic that has one group only.
     """
     wrong = []
     for run in runs:

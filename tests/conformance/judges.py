@@ -1,4 +1,4 @@
-"""What each feature must show: judges over the events that a driver printed.
+"""Judges of features, over the events that a driver printed.
 
 The drivers say only what happened, in one vocabulary for all languages: `sent` (with the ids and
 the place that the send returned), `received` (a message as the application got it), and a few
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """All events of one client's try at one feature."""
+    """Events of one client's try at one feature."""
 
     client: str
     feature: str
@@ -40,7 +40,7 @@ class Scenario:
 
     @property
     def topic(self) -> str:
-        """What the driver calls the scenario's topic."""
+        """The driver's name for the scenario's topic."""
         return f"{self.client}_{self.feature}"
 
 
@@ -153,7 +153,7 @@ def by_queue(events: Iterable[Event]) -> dict[tuple[str | None, int], list[str]]
 
 
 def in_order_per_queue(scenario: Scenario) -> None:
-    """As `in_order`, for sends that don't tell their queue: the bodies number them."""
+    """Judge order by the numbers in bodies, for sends that don't tell their queue."""
     exactly_what_was_sent(scenario)
     numbers = defaultdict(list)
     for event in scenario.of("received"):
@@ -224,14 +224,14 @@ def only_the_wanted(scenario: Scenario) -> None:
 
 
 def once_over_a_restart(scenario: Scenario) -> None:
-    """What the first consumer had done, the second one of the group does not get again."""
+    """Messages done by the first consumer do not come to the second one of the group."""
     exactly_what_was_sent(scenario)
     consumers = Counter(event["consumer"] for event in scenario.of("received"))
     assert consumers == {"first": 10, "second": 10}
 
 
 def once_more(scenario: Scenario) -> None:
-    """All that was sent was received twice: as it came, and after the reset."""
+    """Messages were received twice: as they came, and after the reset."""
     sent, received = scenario.of("sent"), scenario.of("received")
     assert {event["status"] for event in sent} == {"SEND_OK"}
     assert bodies(received[: len(sent)]) == bodies(received[len(sent) :]) == bodies(sent)
@@ -246,7 +246,9 @@ def pulled(scenario: Scenario) -> None:
 
 
 def found_by_time(scenario: Scenario) -> None:
-    """Before all: the first offset; between two sends: the next one; after all: the end."""
+    """A time before all finds the first offset, one between two sends the next, a later one the
+    end.
+    """
     assert scenario.of("before")
     assert all(event["found"] == event["min"] for event in scenario.of("before"))
     assert all(event["found"] == event["end"] for event in scenario.of("between"))
@@ -286,14 +288,14 @@ def delayed(scenario: Scenario) -> None:
 
 
 def recalled(scenario: Scenario) -> None:
-    """The message that was taken back never came, the other one did."""
+    """A recalled message never came, and the other one did."""
     (recall,) = scenario.of("recalled")
     assert recall["id"] == recall["sent"]
     assert [event["body"] for event in scenario.of("received")] == ["kept"]
 
 
 def retried(scenario: Scenario) -> None:
-    """What a consumer refused comes again under its own id and topic, counted, after its delay."""
+    """A refused message comes again after its delay, under its own id and topic, counted."""
     check_retries(scenario, DELAY_S[1] - NOTED_S)
 
 
@@ -303,21 +305,23 @@ def retried_at_once(scenario: Scenario) -> None:
 
 
 def popped_by_two(scenario: Scenario) -> None:
-    """As `shared_by_two`, and nothing was pulled."""
+    """Two consumers shared the messages, and nothing was pulled."""
     shared_by_two(scenario)
     assert all(event["popped"] for event in scenario.of("received"))
 
 
 def popped_again(scenario: Scenario) -> None:
-    """As `retried`, after a popped message's first delay."""
+    """A refused popped message comes again after its first delay."""
     assert all(event["popped"] for event in scenario.of("received"))
     check_retries(scenario, POP_DELAY_S - NOTED_S)
 
 
 def popped_over_a_failover(scenario: Scenario) -> None:
-    """Everything that was acknowledged was delivered, nearly all of it once: a stock consumer does
-    not repeat an ack that a dead leader left unanswered. A message is known by its place: a stock
-    producer that got no answer sends the same id to the other group, too."""
+    """Acknowledged messages were delivered, nearly all of them once.
+
+    A stock consumer does not repeat an ack that a dead leader left unanswered. A message is known
+    by its place: a stock producer that got no answer sends the same id to the other group, too.
+    """
     sent, received = scenario.of("sent"), scenario.of("received")
     assert sent, "nothing was sent"
     assert {event["id"] for event in sent} <= {event["id"] for event in received}
@@ -342,7 +346,7 @@ def check_retries(scenario: Scenario, delay_s: float) -> None:
 
 
 def died(scenario: Scenario) -> None:
-    """After the last try a message lies with the dead letters, under its own id."""
+    """A message is a dead letter after its last try, under its own id."""
     (sent,) = scenario.of("sent")
     first, second, dead = scenario.of("received")
     assert (first["consumer"], second["consumer"], dead["consumer"]) == ("reader", "reader", "dead")
@@ -437,4 +441,4 @@ FEATURES: dict[str, tuple[str, Judge]] = {
     "reset_running": ("Reset of a running consumer by mqadmin", once_more),
     "ipv6": ("Brokers and name servers on IPv6 addresses", lambda scenario: None),
 }
-"""By name: how the page calls it, and its judge. The last three have tests of their own."""
+"""Judges by feature, with the page's title; the last three have tests of their own."""

@@ -1,10 +1,10 @@
-"""RocketMQ's own `mqadmin`, unmodified: the command lines that are run, and what each must print.
+"""Command lines of RocketMQ's own `mqadmin`, unmodified, and the words that each must print.
 
-All of a release run in one JVM; a few commands, such as sendMessage, can run only once in one.
-The tool's exit status says nothing (it is 0 after an error, too), so its words are judged: all of
+All of a release run in one JVM; a few commands, such as sendMessage, can run only once in one. The
+tool's exit status says nothing (it is 0 after an error, too), so its words are judged: all of
 `shows` must be there, and no exception. Where 4.9 and 5.x want other options or say it in other
-words, a line is for one of them. `{...}` is filled in: names, ids, and who leads and who follows
-in broker-a at the moment.
+words, a line is for one of them. `{...}` is filled in: names, ids, and who leads and who follows in
+broker-a at the moment.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from clients import Client, java
 
 COMMAND_TIMEOUT_S = 60
 END = "@@\n"
-"""What `Admin`, which runs commands line by line, prints after each."""
+"""The line that `Admin`, which runs commands line by line, prints after each."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One command line. `major` is the release line that it is for, 0 for both."""
+    """A command line; `major` is its release line, 0 for both."""
 
     line: str
     shows: tuple[str, ...]
@@ -121,9 +121,9 @@ LINES = (
 
 @dataclass
 class Stock:
-    """One release of the tool, in one JVM, and what its lines are filled in with.
+    """A release of the tool, in one JVM, with the values for its lines.
 
-    The ids are those of the first message that it sent, taken from what it printed.
+    The ids are those of the first message that it sent, taken from its output.
     """
 
     client: Client
@@ -161,7 +161,7 @@ class Stock:
         return text
 
     def run(self, line: Line) -> str:
-        """What a command prints, on both of its streams."""
+        """The output of a command, on both of its streams."""
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None
         assert answers is not None

@@ -73,12 +73,12 @@ NOT_OURS = (
     ("lmq.", "tries a benchmark, without a broker"),
     ("schema.", "compares the names of Java classes, without a broker"),
 )
-"""What does not fit, and why: packages and classes, which are not run, and tests."""
+"""Packages, classes and tests that don't fit, with the reasons."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a test. `outcome`: "passed", "failed" or "not applicable"."""
+    """The outcome of a test: "passed", "failed" or "not applicable"."""
 
     outcome: str
     name: str
@@ -154,7 +154,7 @@ def run(
 
 
 def record(results: Sequence[Result]) -> dict[str, Any]:
-    """What is kept of a run: by class and outcome the tests, with their reasons."""
+    """The record of a run: tests by class and outcome, with their reasons."""
     classes: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for each in sorted(results, key=lambda each: (each.name, each.test)):
         classes[each.name][each.outcome][each.test] = each.reason
@@ -163,7 +163,7 @@ def record(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def later(kept: dict[str, Any], tested: dict[str, Any]) -> dict[str, Any]:
-    """What is kept, with what some classes showed since: by class, on which day."""
+    """The kept record with the later results of some classes, and their day."""
     days = kept.get("later", {}) | dict.fromkeys(tested["classes"], tested["made"])
     classes = dict(sorted((kept["classes"] | tested["classes"]).items()))
     return kept | {"classes": classes, "later": days}
@@ -192,7 +192,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def take_both(cluster: Cluster) -> None:
-    """Have ports for clients take TLS and plain text: some of these tests speak both at once."""
+    """Let client ports take TLS and plain text: some of these tests speak both at once."""
     for config in cluster.directory.glob("*/*.toml"):
         enforcing, permissive = (f'tls.server.mode = "{mode}"' for mode in MODES)
         text = config.read_text()

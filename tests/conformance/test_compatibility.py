@@ -1,4 +1,4 @@
-"""The page says what the results say and what handlers declare, and servers answer so."""
+"""The compatibility page agrees with the results, with handlers, and with servers' answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESULTS: dict[str, Any] = {
 
 
 def test_each_result_is_a_field_and_each_failure_has_its_reason() -> None:
-    """What nobody tried has no row, and a client that does not try a feature an empty field."""
+    """A feature without results has no row, and one that a client does not try an empty field."""
     guarded = {"made": "2026-11-23", "doors": {}}
     page = render(RESULTS, guarded, {"version": "5", "made": "2026-11-22", "classes": {}})
 
@@ -54,7 +54,7 @@ async def test_the_page_says_of_each_code_what_its_handler_declares() -> None:
 
 
 async def test_what_stock_clients_ask_for_is_served() -> None:
-    """No code that a producer or consumer sends is answered with "not supported"."""
+    """Codes of producers and consumers are never answered with "not supported"."""
     said = await declared()
 
     for code in (10, 310, 320, 11, 361, 12, 14, 15, 29, 30, 31, 33, 34, 35, 36, 38, 41, 42, 46):

@@ -1,4 +1,4 @@
-"""Stock clients at clusters that are guarded: signed, over TLS, as users who may and may not.
+"""Stock clients at guarded clusters: signed, over TLS, as users with rights and without.
 
 Each test of clients is a row of docs/reference/compatibility.md.
 """
@@ -32,12 +32,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 PASSWORD = "a-password"  # noqa: S105
 TIMEOUT_S = 120
 SENDS = "send_sync"
-"""What drivers do here: send, and read back."""
+"""The drivers' feature here: send, and read back."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For clusters, and for what clients of them are given."""
+    """A folder for clusters and their clients' files."""
     return tmp_path_factory.mktemp("doors")
 
 
@@ -50,7 +50,7 @@ def running(cluster: Cluster) -> Iterator[Cluster]:
 
 
 async def prepare(cluster: Cluster) -> None:
-    """As whoever has the cluster's secret: one user may all that tests do, another nothing."""
+    """Give one user all rights of these tests and another none, by the cluster's secret."""
     await serving(cluster)
     secret, tls = cluster.secret_file, cluster.tls
     async with Admin(cluster.layout.namesrv_addr, secret_file=secret, tls=tls) as admin:
@@ -95,7 +95,7 @@ def row(door: str) -> pytest.MarkDecorator:
 
 
 def told(client: Client, cluster: Cluster, user: str, password: str = PASSWORD) -> Scenario:
-    """What a client's driver has to say that signs as a user."""
+    """Events of a client's driver that signs as a user."""
     argv = ready(client)
     if client.name.startswith("java"):
         return said_by_java(client, cluster, [], user, password)
@@ -132,7 +132,7 @@ def said_by_java(
 
 
 def check_served(scenario: Scenario) -> None:
-    """All that was sent was received."""
+    """Assert that all sent messages were received."""
     if scenario.feature:
         judge(scenario)
     else:
@@ -140,7 +140,7 @@ def check_served(scenario: Scenario) -> None:
 
 
 def check_refused(scenario: Scenario, *words: str) -> None:
-    """Nothing was sent or received, and the application was told why, in one of these ways."""
+    """Assert that nothing was sent or received, and that the error has one of these words."""
     errors = [str(event.get("error")) for event in scenario.of("error")]
     assert not scenario.of("SEND_OK")
     assert not scenario.of("sent")
@@ -157,18 +157,18 @@ def test_a_user_who_may_is_served(client: Client, door: str, plain: Cluster) -> 
 
 @row("no right")
 def test_a_user_who_may_not_is_told_so(client: Client, door: str, plain: Cluster) -> None:
-    """By code 16, with RocketMQ's words; the C++ client shows the code alone."""
+    """A user without rights gets code 16 in RocketMQ's words; the C++ client shows the code."""
     check_refused(told(client, plain, "may-not"), *DOORS[door].words)
 
 
 @row("wrong password")
 def test_a_wrong_password_is_told_so(client: Client, door: str, plain: Cluster) -> None:
-    """Likewise."""
+    """A wrong password gets code 16, too."""
     check_refused(told(client, plain, "may", "another"), *DOORS[door].words)
 
 
 UNREACHED = ("connect to", "No route", "send request to")
-"""What a Java client tells of servers that it can't speak to."""
+"""Words of a Java client about servers that it can't speak to."""
 TRUSTING = ["-Dtls.enable=true"]
 """A stock client that asks for TLS: by default it takes any certificate."""
 
@@ -202,7 +202,7 @@ def test_a_client_that_takes_any_certificate_is_served(
 def test_a_client_that_looks_who_signed_is_served(
     client: Client, door: str, encrypted: Cluster, folder: Path
 ) -> None:
-    """By our authority; with another one in its file it reaches nobody."""
+    """A client that trusts our authority is served; with another one it reaches no server."""
     ca, other = encrypted.directory / AUTHORITY, folder / "other.pem"
     other.write_bytes(Authority.make("another").pair.certificate)
     check_served(said_by_java(client, encrypted, verifying(encrypted, folder, ca), "may"))
@@ -223,7 +223,7 @@ def test_a_client_that_shows_a_certificate_is_served(
 def test_over_tls_a_user_who_may_not_is_told_so(
     client: Client, door: str, encrypted: Cluster
 ) -> None:
-    """As over plain text: encryption gives no right."""
+    """A user without rights is refused over TLS as over plain text."""
     refused = said_by_java(client, encrypted, TRUSTING, "may-not")
     check_refused(refused, *DOORS[door].words)
 

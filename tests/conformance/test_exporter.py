@@ -1,4 +1,4 @@
-"""apache/rocketmq-exporter, unmodified, beside a cluster of ours: it tells all that it can tell.
+"""apache/rocketmq-exporter, unmodified, tells all its figures beside a cluster of ours.
 
 The exporter is on no package registry, only as source, so it is not fetched here. Build it from
 <https://github.com/apache/rocketmq-exporter> with `mvn -DskipTests package`, which takes the rest
@@ -41,12 +41,12 @@ TOLD = {
     *("rocketmq_group_count", "rocketmq_producer_count", "rocketmq_broker_commitlog_diff"),
     *(f"rocketmq_brokeruntime_{name}" for name in RUNTIME),
 }
-"""Some of each job's; a job of brokers' states that meets one value it can't read tells none."""
+"""Figures of each job; a job of brokers' states that can't read one value tells none."""
 
 
 @contextmanager
 def exporter(namesrv_addr: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Where it tells its figures, and its log. It looks each 5 s, in place of once a minute."""
+    """The exporter's figures and its log. It looks each 5 s, in place of once a minute."""
     port, other = free_ports(2)
     java = tool("java", "openjdk-17-jdk-headless")
     command = [
@@ -91,7 +91,7 @@ async def work(namesrv_addr: str, task_status: trio.TaskStatus[None]) -> None:
 
 
 async def test_the_exporter_tells_all_that_it_can(cluster: Cluster, tmp_path: Path) -> None:
-    """Each of its jobs has figures, and its log has no error."""
+    """The exporter's jobs all have figures, and its log has no error."""
     if not JAR.exists():
         pytest.skip(f"{JAR} is not there: the exporter is published as source only")
     namesrv_addr = cluster.layout.namesrv_addr

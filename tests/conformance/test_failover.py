@@ -20,7 +20,7 @@ POLL_MS = 10_000
 
 
 def test_a_leader_dies_and_stock_applications_go_on(cluster: Cluster, tmp_path: Path) -> None:
-    """With two groups no exception and no send above 3 s; with one, sends after the route poll."""
+    """Two groups cause no exception and no send above 3 s; one serves after the route poll."""
     for client in CLIENTS[:2]:
         ready(client)
     trio.run(failover.make_topics, cluster)

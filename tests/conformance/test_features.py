@@ -1,4 +1,4 @@
-"""Each feature with each stock client, unmodified, against a cluster of real processes."""
+"""Features with each stock client, unmodified, against a cluster of real processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 def test_a_stock_client_finds_what_it_expects(
     runs: tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]], client: Client, feature: str
 ) -> None:
-    """What the driver saw is what a RocketMQ user would have seen."""
+    """A driver sees what a RocketMQ user would have seen."""
     scenarios, missing = runs
     if client.name in missing:
         pytest.skip(f"{client.title} {client.version}: {missing[client.name]}")

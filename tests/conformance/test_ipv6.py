@@ -60,7 +60,7 @@ def on_ipv6(line: str) -> str:
 
 
 async def make_topics(namesrv_addr: str) -> None:
-    """All topics, as soon as the group serves: what its clients would wait 30 s for."""
+    """Make all topics once the group serves, as its clients would wait 30 s for them."""
     with trio.fail_after(START_S):
         for client in CLIENTS[:2]:
             for feature in FEATURES:
@@ -83,7 +83,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
 def test_java_clients_work_over_ipv6(
     namesrv_addr: str, client: Client, feature: str, tmp_path: Path
 ) -> None:
-    """They find the brokers, send, read, try again, query by ids that hold IPv6 addresses."""
+    """Java clients send, read, retry and query by ids that hold IPv6 addresses."""
     argv = ready(client)
     with Run(replace(client, features=FEATURES), argv, namesrv_addr, tmp_path) as run:
         for scenario in run.scenarios().values():

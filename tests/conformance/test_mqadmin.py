@@ -1,4 +1,4 @@
-"""Stock `mqadmin`, 4.9 and 5.x, unmodified: every command that operators use, one after another."""
+"""Stock `mqadmin`, 4.9 and 5.x, unmodified: every command of operators in turn."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def at_work(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=JAVA, ids=lambda client: client.version)
 def stock(request: pytest.FixtureRequest, at_work: str) -> Iterator[Stock]:
-    """One release of the tool, pointed to the cluster."""
+    """A release of the tool, pointed to the cluster."""
     client: Client = request.param
     ready(client)
     with Stock(client, at_work, LIVE) as running:
@@ -67,7 +67,7 @@ def stock(request: pytest.FixtureRequest, at_work: str) -> Iterator[Stock]:
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.line)
 def test_a_stock_command_works(stock: Stock, line: Line) -> None:
-    """It prints what it prints with RocketMQ's own servers; what we refuse, it says why."""
+    """A command prints as with RocketMQ's servers, or why ours refuse it."""
     if line.major not in (0, int(stock.client.version[0])):
         pytest.skip(f"not how {stock.client.version} wants it")
     stock.names |= trio.run(members_of, stock.namesrv_addr, "broker-a")

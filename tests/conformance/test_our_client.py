@@ -1,4 +1,4 @@
-"""Our own client and a stock one read, answer and commit what the other sends."""
+"""Our client and a stock one read, answer and commit each other's messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TO_US = {b"committed", b"late", b"a question"}
 
 
 async def make_topics(namesrv_addr: str, *topics: str) -> None:
-    """Before their consumers look for them."""
+    """Make topics before their consumers look for them."""
     async with Admin(namesrv_addr) as admin:
         for topic in topics:
             await admin.topics.update(topic, read_queues=2, write_queues=2)

@@ -1,4 +1,4 @@
-"""A leader dies while stock consumers pop: what was acknowledged stays so, and nothing is lost."""
+"""A leader dies while stock consumers pop: acknowledged messages stay so, and none is lost."""
 
 from __future__ import annotations
 

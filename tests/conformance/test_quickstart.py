@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 PACKAGE = "org.apache.rocketmq.example.quickstart"
 MESSAGES = 1000
-"""What the producer of the examples sends."""
+"""Messages of the examples' producer."""
 PRODUCER_TIMEOUT_S = 60
 CONSUMER_TIMEOUT_S = 60
 

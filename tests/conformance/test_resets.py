@@ -25,7 +25,7 @@ RECEIVED_S = 20.0
 
 
 async def make_topic(namesrv_addr: str, topic: str) -> None:
-    """With two queues on each group, before its consumer looks for it."""
+    """Make a topic with two queues on each group, before its consumer looks for it."""
     async with Admin(namesrv_addr) as admin:
         await admin.topics.update(topic, read_queues=2, write_queues=2)
 
@@ -36,7 +36,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
 def test_a_running_consumer_goes_where_mqadmin_tells_it(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
-    """It is told over its own connection, by the stock tool and the broker; nothing is lost."""
+    """A reset reaches a running consumer by its own connection, and nothing is lost."""
     argv = ready(client)
     ready(JAVA5)
     name, namesrv_addr = f"{client.name}_{feature}", cluster.layout.namesrv_addr

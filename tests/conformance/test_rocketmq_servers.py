@@ -65,8 +65,7 @@ async def read(address: str, group: str, topic: str, wanted: set[bytes]) -> set[
 
 
 async def test_every_way_to_send_reaches_a_consumer(stock: tuple[str, str]) -> None:
-    """One by one, soon, a batch, many, one-way, by a key, in a transaction; a group goes on where
-    it was."""
+    """Messages of each way to send reach a consumer, and a group goes on where it was."""
     version, address = stock
     topic = f"Ways{version[0]}"
     sent = [b"one", *(b"soon %d" % n for n in range(50)), *(b"of a batch %d" % n for n in range(5))]
@@ -165,8 +164,10 @@ async def test_pop_consumers_read_from_rocketmq_5(stock: tuple[str, str]) -> Non
 
 @pytest.mark.parametrize("stock", ["4.9.7", "5.5.0"], indirect=True)
 def test_spark_reads_topics_and_shows_a_group(stock: tuple[str, str]) -> None:
-    """As tables and streams: from offsets to offsets, by tags, with the group where the stream is;
-    a topic that is deleted is a loss that is told."""
+    """Spark reads topics as tables and streams, by offsets and tags, and shows its group.
+
+    A topic that is deleted is a loss that is told.
+    """
     _, namesrv_addr = stock
     options = {"nameserver": namesrv_addr, "subscribe": "Pipe", "startingoffsets": "earliest"}
     with blocking.Admin(namesrv_addr) as admin:

@@ -1,4 +1,4 @@
-"""A few of RocketMQ's own integration tests; `stock_tests` by itself runs all of them."""
+"""Some of RocketMQ's own integration tests; `stock_tests` by itself runs all of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_run_becomes_a_section_of_the_page() -> None:
 
 
 def test_a_new_run_replaces_the_section_and_nothing_else() -> None:
-    """What is before and behind it stays as it was."""
+    """The page before and behind the section stays as it was."""
     old = "\n".join(["# Page", *section(record(RESULTS[:1])), "", "## Codes", "", "10"])
 
     new = with_stock_tests(old, record(RESULTS))

@@ -1,4 +1,4 @@
-"""Failures in the contracts tell values, as those in test modules do."""
+"""Assertion messages of the contracts tell values, as those in test modules do."""
 
 import pytest
 

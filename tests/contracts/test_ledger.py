@@ -1,6 +1,6 @@
-"""Every ledger keeps the contract: on virtual time, over real sockets, and the one in memory.
+"""Contract of all ledgers: on virtual time, over real sockets, and in memory.
 
-Engines that are broken on purpose do not.
+Engines that are broken on purpose do not keep it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class OverSockets(Ledgers):
 
 
 class TestInMemory(LedgerContract):
-    """One node that is its own majority."""
+    """A ledger of one node that is its own majority."""
 
     @pytest.fixture
     def group(self, nursery: trio.Nursery) -> Ledgers:
@@ -128,7 +128,7 @@ class TestInMemory(LedgerContract):
 
 
 class TestVirtualTime(GroupContract):
-    """A scripted group."""
+    """A scripted group on virtual time."""
 
     @pytest.fixture
     def group(self) -> OnVirtualTime:
@@ -137,7 +137,7 @@ class TestVirtualTime(GroupContract):
 
 @pytest.mark.slow
 class TestSockets(GroupContract):
-    """What a program gets from `open_ledger`."""
+    """Ledgers of `open_ledger`, as programs have them."""
 
     @pytest.fixture
     async def group(self, tmp_path: Path) -> AsyncIterator[OverSockets]:
@@ -172,7 +172,7 @@ def is_kept(promise: str) -> bool:
     ],
 )
 def test_a_broken_engine_fails(bug: str, promise: str) -> None:
-    """With one fix taken out, the promise that it kept is broken."""
+    """A fix that is taken out breaks its promise."""
     assert is_kept(promise)
     with plant(bug):
         assert not is_kept(promise)

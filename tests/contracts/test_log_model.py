@@ -2,7 +2,7 @@
 
 Operations are drawn, and done to the real log on a simulated disk and to the model. Between them,
 and in the middle of any of them, the process dies or the power goes; then the real log may have
-lost what was not durable, and what the operation was about may be done or not: nothing else.
+lost what was not durable, and the entries of the operation may be there or not: nothing else.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LogAndModel(RuleBasedStateMachine):
 
     @property
     def kept_index(self) -> int:
-        """What no leader contradicts: what is committed, as what a log begins with always is."""
+        """The last index that no leader contradicts: committed, or at the log's beginning."""
         return max(self.model.commit_index, self.model.first_index)
 
     def do(self, operation: Callable[[LogStore], object]) -> None:
@@ -123,7 +123,7 @@ class LogAndModel(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12), size=st.integers(0, 1200), new_term=st.booleans())
     def append(self, count: int, size: int, new_term: bool) -> None:
-        """A leader's own entries."""
+        """Append a leader's own entries."""
         self.term += new_term
         first = self.model.last_index + 1
 
@@ -144,7 +144,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.idle)
     @rule()
     def sync(self) -> None:
-        """Everything is durable."""
+        """Make everything durable."""
         self.do(lambda log: log.sync())
 
     @precondition(lambda self: self.idle)
@@ -177,14 +177,14 @@ class LogAndModel(RuleBasedStateMachine):
 
     @rule(share=shares)
     def commit(self, share: float) -> None:
-        """A majority holds some of it."""
+        """Commit a part of the log, as a majority holds it."""
         first, last = self.model.commit_index, self.model.last_index
         self.log.commit_index = self.model.commit_index = round(first + share * (last - first))
 
     @precondition(lambda self: self.model.last_index > self.kept_index)
     @rule(share=shares)
     def cut(self, share: float) -> None:
-        """Another leader's entries differ from here on."""
+        """Cut the log, as another leader's entries differ from here on."""
         first = self.kept_index + 1
         first_index = round(first + share * (self.model.last_index - first))
         self.term += 1
@@ -249,7 +249,7 @@ class LogAndModel(RuleBasedStateMachine):
 
     @rule()
     def take_checkpoint(self) -> None:
-        """What is sealed now is summed up."""
+        """Take a checkpoint of the sealed segments."""
         self.checkpoint = self.log.checkpoints.take()
 
     @precondition(lambda self: self.checkpoint is not None)
@@ -286,13 +286,13 @@ class LogAndModel(RuleBasedStateMachine):
 
     @rule(operations=st.integers(0, 12), power_goes=st.none() | st.tuples(seeds, shares))
     def die_soon(self, operations: int, power_goes: tuple[int, float] | None) -> None:
-        """In the middle of what comes next."""
+        """Die in the middle of the next operation."""
         self.storage.simulated.crash_in = operations
         self.power_goes = power_goes
 
     @rule(operations=st.integers(0, 12), power_goes=st.none() | st.tuples(seeds, shares))
     def die_starting(self, operations: int, power_goes: tuple[int, float] | None) -> None:
-        """In the middle of the next start, or right after it."""
+        """Die in the middle of the next start, or right after it."""
         self.start_dies = operations, power_goes
 
     @invariant()
@@ -322,7 +322,7 @@ def die_twice(node: LogAndModel) -> None:
 
 
 def cut_during_a_sync(node: LogAndModel) -> None:
-    """Other entries take the places of those that the sync covers."""
+    """Replace entries that a sync under way covers."""
     node.append(9, 100, new_term=False)
     node.begin_sync()
     node.cut(0.0)
@@ -340,7 +340,7 @@ def cut_what_was_durable(node: LogAndModel) -> None:
 
 
 def adopt_what_was_cut(node: LogAndModel) -> None:
-    """While a thread prepares a segment the log begins it, and is cut back again."""
+    """Begin a segment that a thread prepares, and cut the log back."""
     node.append(3, 900, new_term=False)
     node.prepare_segment()
     node.append(3, 900, new_term=False)
@@ -353,7 +353,7 @@ def adopt_what_was_cut(node: LogAndModel) -> None:
 
 
 def save_an_old_checkpoint(node: LogAndModel) -> None:
-    """What it says of sealed segments was cut and replaced meanwhile."""
+    """Save a checkpoint whose segments were cut and replaced meanwhile."""
     node.append(12, 900, new_term=False)
     node.sync()
     node.take_checkpoint()
@@ -365,7 +365,7 @@ def save_an_old_checkpoint(node: LogAndModel) -> None:
 
 
 def die_while_trimming(node: LogAndModel) -> None:
-    """In one file operation after the other."""
+    """Die in each file operation of a trim in turn."""
     for operation in range(8):
         node.append(12, 900, new_term=False)
         node.sync()
@@ -377,7 +377,7 @@ def die_while_trimming(node: LogAndModel) -> None:
 
 
 def die_while_beginning_anew(node: LogAndModel) -> None:
-    """In one file operation after the other."""
+    """Die in each file operation of a new beginning in turn."""
     for operation in range(10):
         node.append(3, 100, new_term=False)
         node.sync()
@@ -387,8 +387,11 @@ def die_while_beginning_anew(node: LogAndModel) -> None:
 
 
 def die_in_a_cut(node: LogAndModel) -> None:
-    """In one file operation after the other, the process; when the next one has seen what is left,
-    the machine: a removed segment must not come back."""
+    """Die in each file operation of a cut in turn, and then lose power.
+
+    After the process dies, the next one sees what is left, and then the machine dies: a removed
+    segment must not come back.
+    """
     node.append_copies(1)
     for operation in range(13):
         node.append(11, 305, new_term=False)
@@ -399,8 +402,10 @@ def die_in_a_cut(node: LogAndModel) -> None:
 
 
 def die_trimming_and_starting(node: LogAndModel) -> None:
-    """In one file operation of each after the other: the old head must not come back when the
-    segments before the new one are gone."""
+    """Die in each file operation of a trim, and in each of the next start.
+
+    The old head must not come back when the segments before the new one are gone.
+    """
     for operation in range(4):
         for later in range(5):
             node.append(12, 900, new_term=False)
@@ -437,7 +442,7 @@ def trim_during_a_sync(node: LogAndModel) -> None:
 
 
 def test_a_segment_that_is_being_marked_is_trimmed_later() -> None:
-    """What chance found: a trim takes less while a sync is under way."""
+    """A trim during a sync leaves the segment that the sync marks, for later."""
     compare(trim_during_a_sync)
 
 
@@ -457,7 +462,7 @@ def test_a_segment_that_is_being_marked_is_trimmed_later() -> None:
     ],
 )
 def test_a_broken_store_differs(story: Callable[[LogAndModel], None], bug: str) -> None:
-    """What chance finds in time: a sequence of operations that shows a fix that was taken out."""
+    """A store without its fix differs from the model in a story that chance found."""
     compare(story)
     with plant(bug), pytest.raises((AssertionError, DledgerError)):
         compare(story)

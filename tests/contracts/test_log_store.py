@@ -1,4 +1,4 @@
-"""Every log store keeps the contract; stores that are broken on purpose do not."""
+"""Contract of all log stores; those that are broken on purpose do not keep it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def is_kept(promise: str) -> bool:
     ],
 )
 def test_a_broken_store_fails(bug: str, promise: str) -> None:
-    """With one fix taken out, the promise that it kept is broken."""
+    """A fix that is taken out breaks its promise."""
     assert is_kept(promise)
     with plant(bug):
         assert not is_kept(promise)

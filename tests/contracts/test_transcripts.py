@@ -1,4 +1,4 @@
-"""Scenarios of Raft that people can read, and that are what the nodes say today.
+"""Scenarios of Raft in readable text are what the nodes say today.
 
 If one has changed for a good reason, write all anew, and look at the difference.
 """
@@ -23,7 +23,7 @@ def text_of(scenario: str) -> str:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_is_as_it_is_written(scenario: str) -> None:
-    """Every message, with its terms and indexes, and what each node makes of it."""
+    """A scenario has every message with its terms and indexes, and each node's reaction."""
     assert play(text_of(scenario)) == text_of(scenario), f"to write it anew: {COMMAND}"
 
 
@@ -47,7 +47,7 @@ def test_a_scenario_is_as_it_is_written(scenario: str) -> None:
     ],
 )
 def test_a_planted_bug_changes_its_scenario(scenario: str, bug: str, seen: str) -> None:
-    """With the rule that a scenario is about taken out, the text says so."""
+    """A scenario's text tells when the rule that it is about is taken out."""
     with plant(bug):
         try:
             told = play(text_of(scenario))

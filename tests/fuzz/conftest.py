@@ -1,4 +1,4 @@
-"""Where the readers are found."""
+"""Imports of the readers beside these tests."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def keep(folder: Path) -> None:
 
 
 def main() -> None:
-    """Hand over to the fuzzer; its own options follow ours."""
+    """Call the fuzzer; its own options follow ours."""
     arguments = sys.argv
     if "--keep" in arguments:
         keep(Path(arguments[arguments.index("--keep") + 1]))

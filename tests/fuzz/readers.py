@@ -1,8 +1,8 @@
-"""Everything that reads bytes of strangers, each as a function of the bytes.
+"""Readers of strangers' bytes, each as a function of the bytes.
 
 Whatever comes in, a reader answers with a value or with the error that servers expect of it; any
 other exception is a finding. `fuzz_strangers.py` tries them with a fuzzer; `test_corpus.py` gives
-them what that found worth keeping.
+them the inputs that it found worth keeping.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ HEADERS = [
 
 
 def frame(data: bytes) -> None:
-    """One frame, then its header as every type that there is."""
+    """Read a frame, then its header as every type that there is."""
     command = decode_frame(memoryview(data))
     for kind in HEADERS:
         try:
@@ -115,12 +115,12 @@ def condition(data: bytes) -> None:
 
 
 def subscription(data: bytes) -> None:
-    """What a consumer wants of a topic, by tags."""
+    """Read a consumer's subscription by tags."""
     parse_subscription(data.decode("utf-8", "replace"), "TAG")
 
 
 def registration(data: bytes) -> None:
-    """What a broker tells a name server, as JSON or compressed."""
+    """Read a broker's registration, as JSON or compressed."""
     if data:
         header = RegisterBrokerHeader("b", "127.0.0.1:1", "c", "", 0, compressed=data[0] % 2 == 0)
         drained(read_registration(header, data[1:]))

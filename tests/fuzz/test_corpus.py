@@ -1,4 +1,4 @@
-"""What a fuzzer found worth keeping, given to every reader: values, or errors of ours."""
+"""Inputs that a fuzzer found worth keeping give values, or errors of ours, at every reader."""
 
 from __future__ import annotations
 

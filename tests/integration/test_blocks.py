@@ -1,4 +1,4 @@
-"""The Python of the pages does what the page says, as it stands there, against a cluster.
+"""Python of the pages does as the page says, word by word, against a cluster.
 
 A test gives a block what the page's reader has: an address, a handler, an import. Programs that the
 reader saves as files are run by test_pages.py, and tests by test_testing_page.py.
@@ -80,14 +80,14 @@ async def follow(
 
 
 async def send(cluster: LocalCluster, topic: str) -> None:
-    """Five messages."""
+    """Send five messages."""
     async with cluster.producer("P") as producer:
         for number in range(SENT):
             await producer.send(Message(topic, b"%d" % number, keys=f"k{number}"))
 
 
 async def stored(cluster: LocalCluster, *topics: str, count: int) -> list[Any]:
-    """The messages of topics."""
+    """Messages of the topics, `count` of them."""
     got: list[Any] = []
     async with cluster.consumer("looks", dict.fromkeys(topics, "*")) as consumer:
         while len(got) < count:
@@ -126,7 +126,7 @@ async def test_a_worker_stops_in_order_at_a_signal(
 
 
 async def test_a_service_has_its_producer_while_it_lives(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/web.md: `lifespan` opens it."""
+    """`lifespan` of docs/how-to/web.md opens the producer."""
     names = await follow(
         "web.md", "def lifespan", mq_cluster, asynccontextmanager=asynccontextmanager
     )
@@ -166,14 +166,14 @@ async def test_a_range_is_read_like_a_table(mq_cluster: LocalCluster) -> None:
 
 
 async def test_members_pop(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/consuming.md: `PopConsumer.run`."""
+    """`PopConsumer.run` of docs/how-to/consuming.md works."""
     await send(mq_cluster, "Orders")
     handle = Handler()
     await follow("consuming.md", "PopConsumer", mq_cluster, until=handle.is_done, handle=handle)
 
 
 async def test_a_question_is_answered(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/consuming.md: both ends."""
+    """Both ends of a request in docs/how-to/consuming.md work."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
             lambda: follow("consuming.md", 'group="answerers"', mq_cluster, until=lambda _: False)
@@ -211,7 +211,7 @@ async def test_outputs_are_stored_with_the_offsets_of_their_inputs(
 
 
 async def test_objects_are_sent_and_received(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/hooks.md: by a codec."""
+    """The codec of docs/how-to/hooks.md sends and receives objects."""
     printed: list[int] = []
     await follow(
         "hooks.md",
@@ -327,7 +327,7 @@ async def test_a_transaction_is_delivered_when_its_block_ends(mq_cluster: LocalC
 
 
 async def test_a_cluster_under_trio_loses_its_leader() -> None:
-    """docs/how-to/testing.md: `local_cluster`."""
+    """`local_cluster` of docs/how-to/testing.md loses its leader."""
     run = compiled("testing.md", "import local_cluster\n", "")
     names: dict[str, Any] = {}
     await run(names)
@@ -350,7 +350,7 @@ def test_a_cluster_under_asyncio_loses_its_leader() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadedCluster]:
-    """On loopback, for programs."""
+    """A cluster on loopback, for programs."""
     with local_cluster_in_thread(replicas=1) as cluster:
         yield cluster
 
@@ -378,14 +378,14 @@ def test_a_program_from_kafka_sends_and_reads(cluster: ThreadedCluster) -> None:
 
 
 def test_a_program_administers(cluster: ThreadedCluster) -> None:
-    """docs/reference/mqadmin.md: topics and groups."""
+    """The program of docs/reference/mqadmin.md administers topics and groups."""
     assert re.fullmatch(r"\d+ \[.*\]\n", program("mqadmin.md", "import Admin", cluster))
     with cluster.admin() as admin:
         assert len(admin.topics.status("Orders").queues) == 8
 
 
 def test_a_topic_is_copied_to_another_cluster(cluster: ThreadedCluster) -> None:
-    """docs/how-to/migrate.md: with the keys."""
+    """The program of docs/how-to/migrate.md copies a topic with its keys."""
     with cluster.producer("P") as producer, local_cluster_in_thread(replicas=1) as other:
         producer.send(Message("Copied", b"1", keys="k1", tags="new"))
         program(
@@ -398,7 +398,7 @@ def test_a_topic_is_copied_to_another_cluster(cluster: ThreadedCluster) -> None:
 
 
 def test_a_program_loses_the_leader_of_its_own_cluster(cluster: ThreadedCluster) -> None:
-    """docs/how-to/testing.md: `local_cluster_in_thread`."""
+    """`local_cluster_in_thread` of docs/how-to/testing.md loses its leader."""
     program("testing.md", "import local_cluster_in_thread\n", cluster)
 
 

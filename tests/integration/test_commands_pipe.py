@@ -1,4 +1,4 @@
-"""Commands whose output nobody reads to the end."""
+"""Commands whose output is not read to the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = '{ sleep 0.2; "$0" -P -m "$@"; echo "status $?" >&2; } | true'
     ],
 )
 def test_a_reader_may_leave(command: str) -> None:
-    """As `| head` does: no word of a broken pipe, and the command's own status."""
+    """A command keeps its own status when `| head` leaves, and says nothing of a broken pipe."""
     ran = subprocess.run(
         ["bash", "-c", SCRIPT, sys.executable, *command.split()],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The examples run as they stand."""
+"""Examples run as they are."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_the_quickstart_sends_and_reads_ten_messages(namesrv: str) -> None:
-    """examples/quickstart.py: each of them."""
+    """examples/quickstart.py sends and reads ten messages."""
     printed = python("examples/quickstart.py", namesrv)
 
     assert printed.count("sent ") == printed.count("read ") == 10
 
 
 def test_two_reminders_come_when_they_should(namesrv: str) -> None:
-    """examples/delays.py: and the one that was taken back does not."""
+    """examples/delays.py delivers two reminders, and not the recalled one."""
     first, second = python("examples/delays.py", namesrv).splitlines()
 
     assert "in two seconds" in first
@@ -64,7 +64,7 @@ def test_two_reminders_come_when_they_should(namesrv: str) -> None:
 
 
 def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
-    """examples/retries.py: nobody waits for the bank, and what is no amount is kept."""
+    """examples/retries.py tries payments again while others go on, and keeps wrong ones."""
     printed = python("examples/retries.py", namesrv).splitlines()
 
     assert printed == [
@@ -85,7 +85,7 @@ def test_bookings_keep_the_order_of_their_account(namesrv: str) -> None:
 
 
 def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
-    """examples/transactions.py: the one whose program failed after writing it, too."""
+    """examples/transactions.py packs written orders, also of a program that failed afterwards."""
     printed = python("examples/transactions.py", namesrv)
 
     packed = {line for line in printed.splitlines() if line.startswith("packed")}
@@ -117,7 +117,7 @@ def test_a_failover_is_a_pause() -> None:
 
 
 def test_three_workers_share_one_queue(namesrv: str) -> None:
-    """examples/pop.py: each job is done once, the one that failed at its second delivery."""
+    """examples/pop.py does each job once, the failing one at its second delivery."""
     printed = python("examples/pop.py", namesrv).splitlines()
 
     assert printed[-1] == "0 jobs left"

@@ -1,4 +1,4 @@
-"""Commands of the pages work. README, the tutorial and the how-to pages are followed to their end.
+"""Commands of the pages work: README, tutorial and how-to pages are followed to their end.
 
 Each of these begins in an empty folder and makes a cluster of its own. Commands of other pages run
 in a copy of the repository, beside a cluster that they share.
@@ -19,7 +19,7 @@ import pytest
 from blocks import PAGES, ROOT, blocks, to_run
 
 PAGE_S = 600.0
-"""On a machine that is busy otherwise; alone, most pages take less than a minute."""
+"""Seconds for a page on a busy machine; alone, most take less than a minute."""
 SHORT = ("README", "first-application", "alerts")
 """The others take longer, with Spark or chaos runs among them: `./dev test --all` follows them."""
 OWN_NETWORK = "127.0.77."
@@ -102,7 +102,7 @@ def run(script: str, folder: Path) -> str:
     ],
 )
 def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
-    """Its files are saved and its commands run, in their order, in an empty folder."""
+    """A page's files are saved and its commands run, in their order, in an empty folder."""
     run(script_of(page, tmp_path), tmp_path)
 
 
@@ -133,6 +133,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ids=lambda page: page.stem,
 )
 def test_commands_of_a_page_work(page: Path, clone: Path) -> None:
-    """In a clone of the repository, in their order."""
+    """A page's commands run in a clone of the repository, in their order."""
     commands = [block.text for block in to_run("sh", [page])]
     run((clone / "prelude").read_text() + "".join(commands), clone)

@@ -1,4 +1,4 @@
-"""docs/how-to/testing.md: its examples run as they stand, each in a project of its own."""
+"""Examples of docs/how-to/testing.md run as they are, each in a project of its own."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def projects() -> list[Project]:
 
 
 def test_the_page_begins_with_examples() -> None:
-    """For each kind of application one: were they not found, nothing would be run."""
+    """The page's examples are found, one for each kind of application."""
     titles = [project.title for project in projects()]
     assert titles == ["Under asyncio", "Under trio", "With anyio's plugin", "Without an event loop"]
 
 
 @pytest.mark.parametrize("project", projects(), ids=lambda project: project.title)
 def test_an_example_runs_as_it_stands(project: Project, tmp_path: Path) -> None:
-    """Without a warning, with the plugins that the page says to install and no other."""
+    """An example runs without a warning, with the plugins that the page names and no other."""
     (tmp_path / "test_example.py").write_text(project.tests)
     # An empty one, too: else pytest reads the settings of a project around this folder.
     (tmp_path / "pytest.ini").write_text(project.ini or "[pytest]\n")

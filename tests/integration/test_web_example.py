@@ -85,7 +85,7 @@ SERVERS = {
 def test_orders_are_taken_and_billed_once_while_workers_are_deployed_anew(
     server: str, tmp_path: Path
 ) -> None:
-    """One worker after the other is told to end in the middle of its work."""
+    """Orders are billed once, though each worker is told to end in the middle of its work."""
     with local_cluster_in_thread(replicas=1) as cluster:
         port = str(free_port())
         place = port if server == "uvicorn" else f"127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""The wheel, away from the checkout: every command runs, and nobody's names are in the way."""
+"""The wheel outside of the checkout: every command runs, and no package hides another."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Away:
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory: pytest.TempPathFactory) -> Away:
-    """A clean environment: other people's packages are this one's, ours come from the wheel."""
+    """A clean environment with this one's other packages, and the wheel."""
     folder = tmp_path_factory.mktemp("away")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, ROOT]
@@ -158,7 +158,7 @@ def light(away: Away, tmp_path_factory: pytest.TempPathFactory) -> Away:
 
 
 def needed_by(name: str) -> set[str]:
-    """The distributions that one needs without an extra, and those that they need."""
+    """Distributions that one needs without an extra, and those that they need."""
     found: set[str] = set()
     for required in map(Requirement, distribution(name).requires or []):
         if required.marker is None or required.marker.evaluate({"extra": ""}):
@@ -167,7 +167,7 @@ def needed_by(name: str) -> set[str]:
 
 
 def test_a_client_needs_few_packages(light: Away) -> None:
-    """It sends and receives one message and many, compressed ones too, and imports no server."""
+    """A client's few packages send and receive, compressed and many, and import no server."""
     with local_cluster_in_thread(replicas=1) as cluster:
         (light.home / "sends.py").write_text(SENDS)
         python = light.bin / "python"
@@ -189,7 +189,7 @@ def test_a_client_needs_few_packages(light: Away) -> None:
     ],
 )
 def test_a_command_says_what_to_install(light: Away, module: str, extra: str) -> None:
-    """And shows no traceback."""
+    """A command without its extra says what to install, without a traceback."""
     call = f"from {module} import main; main()"
     done = light.run(light.bin / "python", "-c", call)
 
@@ -206,7 +206,7 @@ def test_a_cluster_in_a_test_says_what_to_install(light: Away) -> None:
 
 
 def test_a_program_with_names_like_our_folders_uses_the_wheel(away: Away) -> None:
-    """Its own `client.py` and `chaos/` are what it imports, and ours are there beside them."""
+    """A program's own `client.py` and `chaos/` are imported, beside our packages."""
     done = away.run(away.bin / "python", "main.py")
 
     assert done.stderr == ""
@@ -219,7 +219,7 @@ def test_a_program_with_names_like_our_folders_uses_the_wheel(away: Away) -> Non
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_wheel_has_the_package_with_its_types(away: Away, package: str) -> None:
-    """From the wheel and not from the checkout, with the mark that type checkers look for."""
+    """A package comes from the wheel, with the mark that type checkers look for."""
     where = f"import {package}; print({package}.__file__)"
     home = Path(away.run(away.bin / "python", "-c", where).stdout.strip()).parent
 
@@ -229,7 +229,7 @@ def test_the_wheel_has_the_package_with_its_types(away: Away, package: str) -> N
 
 
 def test_test_kits_are_not_in_the_wheel(away: Away) -> None:
-    """But for what a cluster in a user's test is made of: virtual time, a ledger in memory."""
+    """The wheel has virtual time and the ledger in memory, and no other test kit."""
     program = (
         "import dledger, pathlib\n"
         "root = pathlib.Path(dledger.__file__).parents[1]\n"
@@ -253,7 +253,7 @@ def test_each_command_of_the_wheel_starts(away: Away, command: str) -> None:
 
 
 def test_pytest_finds_the_fixtures_of_the_wheel(away: Away) -> None:
-    """Nothing names them: a test that wants a cluster has one."""
+    """A test has the fixtures without naming them."""
     (away.home / "test_theirs.py").write_text(TEST)
     (away.home / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     done = away.run(away.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
@@ -271,7 +271,7 @@ def test_a_users_program_passes_strict_types(away: Away) -> None:
 
 @pytest.mark.long
 def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
-    """As docs/how-to/installing.md says; what is there sends, and names what is missing."""
+    """An install from a git URL, as in docs/how-to/installing.md, sends and names what lacks."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]

@@ -24,7 +24,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Source:
-    """One module. `imports`: the full names that it imports, also inside functions.
+    """A module with its imports, also those inside functions.
 
     `imports_to_run` are those that are not for types alone, and `imports_at_run_time` those of them
     that come with the module, as they are not in functions.
@@ -44,7 +44,6 @@ class Source:
         return self.name.partition(".")[0]
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """All functions and methods."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
@@ -64,7 +63,7 @@ def read(path: Path) -> Source:
 
 
 def to_run_in(tree: ast.Module) -> Iterator[ast.AST]:
-    """All nodes but those for types alone."""
+    """Nodes of a module without those for types alone."""
     ahead: list[ast.AST] = [tree]
     while ahead:
         node = ahead.pop()
@@ -108,16 +107,16 @@ def modules() -> list[Source]:
 
 @pytest.fixture(scope="session")
 def scripts() -> list[Path]:
-    """The programs of `benchmarks/`."""
+    """Programs of `benchmarks/`."""
     return [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
 
 
 @pytest.fixture(scope="session")
 def others(scripts: list[Path]) -> list[Source]:
-    """Everything else that is Python: tests, examples, benchmarks with or without a `.py`."""
+    """Python outside of the packages: tests, examples, benchmarks with or without a `.py`."""
     return [*read_below(("tests", "examples", "benchmarks")), *parsed(scripts)]
 
 
 def is_script(path: Path) -> bool:
-    """Whether it is a Python program that says so in its first line only."""
+    """Whether a file is a Python program without a suffix."""
     return path.is_file() and not path.suffix and path.read_bytes()[:80].find(b"python") > 0

@@ -1,4 +1,4 @@
-"""The architecture, held by a walk over all imports: who may know whom, and what stays pure."""
+"""Architecture, held by a walk over all imports: the directions, and what stays pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def our_imports(module: Source) -> set[str]:
 
 
 def test_packages_meet_where_the_design_says(modules: list[Source]) -> None:
-    """broker, namesrv and client never import each other; the foundation imports none of them."""
+    """The broker, the name server and the client never import each other; the foundation none."""
     wrong = [
         f"{module.name} imports {name}"
         for module in modules
@@ -65,7 +65,7 @@ def test_packages_meet_where_the_design_says(modules: list[Source]) -> None:
 
 
 def test_the_judge_does_not_know_the_client(modules: list[Source]) -> None:
-    """It reads what clients did: only the source of live topics is made of the client."""
+    """The judge reads what clients did: its live topics alone are made of the client."""
     wrong = [
         f"{module.name} imports {name}"
         for module in modules
@@ -92,7 +92,7 @@ def test_the_foundations_parts_keep_their_order(modules: list[Source]) -> None:
 
 
 def test_what_stands_side_by_side_forms_no_ring(modules: list[Source]) -> None:
-    """In each package imports between its modules and folders go one way, also by way of others.
+    """Imports between a package's modules and folders form no ring, also through others.
 
     Types alone are no import.
     """
@@ -126,7 +126,7 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
-    """All that can be reached from here."""
+    """Names that can be reached from this one."""
     there: set[str] = set()
     ahead = [*graph[start]]
     while ahead:
@@ -162,9 +162,10 @@ def test_only_the_raft_adapter_knows_its_engine(modules: list[Source]) -> None:
 
 
 def test_modules_that_decide_do_no_io(modules: list[Source]) -> None:
-    """What calls itself pure can be tested as values: no clock, chance, event loop, socket, file.
+    """Modules called pure import no clock, chance, event loop, socket or file.
 
-    A package that calls itself so speaks for all below it. Types alone are no import.
+    So they can be tested as values. A package that calls itself so speaks for all below it. Types
+    alone are no import.
     """
     by_name = {module.name: module for module in modules}
     wrong = [
@@ -185,7 +186,7 @@ def claims(module: Source) -> bool:
 
 
 def reached_from(start: str, by_name: dict[str, Source]) -> set[str]:
-    """All modules of ours that this one needs to run."""
+    """Modules of ours that this one needs to run."""
     reached: set[str] = set()
     ahead = [start]
     while ahead:
@@ -252,7 +253,7 @@ def test_nothing_from_outside_is_unpickled_or_evaluated(modules: list[Source]) -
 
 
 def test_every_module_is_used(modules: list[Source], others: list[Source]) -> None:
-    """A module that nothing imports and that is no program is dead."""
+    """A module that nothing imports, and that is not a program, is dead."""
     project = tomllib.loads(ROOT_PYPROJECT.read_text())["project"]
     started = {script.partition(":")[0] for script in project["scripts"].values()}
     started |= {*project["entry-points"]["pytest11"].values()}

@@ -1,4 +1,4 @@
-"""Each block of a page that is a program is run by a test, or the page says why it is not."""
+"""Programs on the pages are run by tests, or the page says why not."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def is_run(block: Block) -> bool:
 
 
 def test_each_program_of_a_page_is_run() -> None:
-    """By a test, as it stands there, or it says why not."""
+    """A Python block of a page is run by a test, word by word, or says why not."""
     assert [f"{b.page.name}: {b.text}" for b in to_run("python") if not is_run(b)] == []

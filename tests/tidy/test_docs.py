@@ -1,4 +1,4 @@
-"""The docs name what there is: keys, commands, files. A list that is typed twice would drift."""
+"""Names in the docs exist: keys, commands, files. A list that is typed twice would drift."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|tests|benchm
 
 @pytest.mark.parametrize("config", [BrokerConfig, NamesrvConfig])
 def test_every_key_of_a_config_file_is_explained(config: type[msgspec.Struct]) -> None:
-    """In the page about configuration, which is made of the code, by a meaning below the key."""
+    """A key is explained below its name on the generated page about configuration."""
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     section = page.split("\n## ")[1 if config is BrokerConfig else 2]
     explained = re.findall(r"^- `([\w.]+)`: .+(?:\n  .+)+", section, re.MULTILINE)
@@ -44,7 +44,7 @@ def test_every_key_of_a_config_file_is_explained(config: type[msgspec.Struct]) -
 
 
 def test_the_readme_names_every_program() -> None:
-    """Those that an installation puts on the PATH."""
+    """The README names every program of an installation."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     text = (ROOT / "README.md").read_text()
 
@@ -75,7 +75,7 @@ def test_the_peers_of_the_benchmarks_are_of_this_year() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_what_a_page_points_to_is_there(page: Path) -> None:
-    """Links, and files of ours in backquotes."""
+    """Links of a page, and our files in its backquotes, exist."""
     text = page.read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)
     named = [name for name in re.findall(r"`([\w./-]+)`", text) if OUR_FILES.match(name)]
@@ -87,7 +87,7 @@ def test_what_a_page_points_to_is_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_the_tests_that_a_page_names_exist(page: Path) -> None:
-    """By file and name, as pytest takes them."""
+    """Tests that a page names exist, by file and name."""
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text())
     gone = [
         f"{path}::{name}"
@@ -99,7 +99,7 @@ def test_the_tests_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
-    """`python docs/generate.py` would change none of them."""
+    """Generated pages are those of `python docs/generate.py`."""
     specification = importlib.util.spec_from_file_location(
         "generate", ROOT / "docs" / "generate.py"
     )
@@ -128,14 +128,14 @@ def examples() -> list[str]:
 
 @pytest.mark.parametrize("line", examples())
 def test_an_example_of_a_help_is_a_command_line(line: str) -> None:
-    """Its program takes it: the command exists, with these options, and none is missing."""
+    """An example of a help is taken by its program: command and options exist."""
     program, *arguments = shlex.split(line)
 
     PROGRAMS[program].parse_args(arguments, print_error=False, exit_on_error=False)
 
 
 def test_each_command_shows_an_example() -> None:
-    """In its help: each program, and each of its commands."""
+    """A help of each program and command shows an example."""
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     sections = re.split(r"^###? ", page, flags=re.MULTILINE)[1:]
     bare = [section.partition("\n")[0] for section in sections if "\nFor example:\n" not in section]
@@ -155,7 +155,7 @@ def test_the_overview_of_a_program_says_what_each_command_does() -> None:
 
 
 def test_every_page_is_found_from_the_index() -> None:
-    """By a link of docs/index.md, or of a page that it names."""
+    """Pages are all linked from docs/index.md, or from a page that it names."""
     index = ROOT / "docs" / "index.md"
     reached, todo = {index}, [index]
     while todo:
@@ -182,7 +182,7 @@ def test_python_on_a_page_is_python(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_is_built(tmp_path: Path) -> None:
-    """With every page in its navigation, and every link and anchor checked."""
+    """The site is built with all pages in its navigation, and all links checked."""
     done = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""Each warning and error that a server logs is an event that the docs name, with what to do."""
+"""Events that a server warns of are named in the docs, with what to do."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ def texts(event: ast.expr, function: ast.AST) -> Iterator[str]:
 
 
 def test_each_event_that_a_server_warns_of_is_documented(modules: list[Source]) -> None:
-    """By its name, which is a constant text and so can be searched for, and its level; and no other
-    is."""
+    """A warning's event is a constant text that the docs have with its level, and no other."""
     found = {
         event: level
         for module in modules

@@ -1,4 +1,4 @@
-"""The table of failpoints and the places in our code hold together."""
+"""Failpoints of the table are the places in our code."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def places(module: Source) -> list[str]:
 
 
 def test_each_place_of_the_table_is_in_our_code_once(modules: list[Source]) -> None:
-    """And the code has none that the table lacks: an order for it would wait for ever."""
+    """A place of the table is in our code once, and the code has no other."""
     found = Counter(place for module in modules for place in places(module))
 
     assert found == dict.fromkeys(PLACES, 1)
 
 
 def test_there_are_enough_places() -> None:
-    """At least forty; what may fail, and what is written by halves, is among them."""
+    """Places are forty at least, with those that may fail, and the torn write."""
     assert len(PLACES) >= 40
     assert {*FAILING, TORN_WRITE} <= {*PLACES}

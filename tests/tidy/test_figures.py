@@ -1,4 +1,4 @@
-"""Figures that pages tell are those of the code: each phrase is made from the bound it states."""
+"""Figures on pages are those of the code: each phrase is made from the bound it states."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_figures_of_a_page_follow_the_code(page: str) -> None:
 
 
 def test_the_readme_has_figures_of_the_page_about_performance() -> None:
-    """Both are written from one result; a figure that one of them lacks was typed by hand."""
+    """The README's figures are on the page about performance; both are written from one result."""
     readme = (DOCS.parent / "README.md").read_text()
     told = (DOCS / "explanation" / "performance.md").read_text()
     rows = re.findall(r"^\| .*(?:messages/s|, ms) \|(.*)\|$", readme, re.MULTILINE)

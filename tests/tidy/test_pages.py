@@ -1,4 +1,4 @@
-"""The form of the pages: short lines and cells, a place in the site, folders that are there."""
+"""The form of pages: short lines and cells, a place in the site, folders that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES = [
 ]
 WIDTH_MAX = 120
 SENTENCES_MAX = 2
-"""In a cell of a table."""
+"""Sentences in a table's cell."""
 PACKAGES = {
     "dledger": "dledger",
     "mqbroker": "broker/mqbroker",
@@ -56,7 +56,7 @@ def test_no_line_is_wider_than_an_editor(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_cell_of_a_table_is_short(page: Path) -> None:
-    """More than two sentences are a paragraph or a list below the table."""
+    """A cell has at most two sentences; more are a paragraph or a list below the table."""
     long = [
         f"{page.name}:{number}: {cell.strip()}"
         for number, line in lines(page)
@@ -69,7 +69,7 @@ def test_a_cell_of_a_table_is_short(page: Path) -> None:
 
 
 def test_every_page_has_its_place_in_the_site() -> None:
-    """In the navigation, once."""
+    """A page is in the navigation once."""
     named = sorted(re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
 
@@ -77,7 +77,7 @@ def test_every_page_has_its_place_in_the_site() -> None:
 
 
 def test_the_architecture_names_every_folder() -> None:
-    """Of each package, down to the second level, and no folder that has gone."""
+    """The architecture page names each package's folders down to the second level, and no other."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     for package, place in PACKAGES.items():
         item = re.search(rf"^- `{package}`: (.+\n(?:  .+\n)*)", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Programs start: commands at once, since they import no more than they need; benchmarks at all."""
+"""Starts of programs: commands at once, with few imports; benchmarks at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for module in {modules}:
 
 
 def test_commands_import_nothing_heavy() -> None:
-    """Neither numpy nor Spark nor the Raft library: each command starts in some 0.2 s."""
+    """Commands import neither numpy nor Spark nor the Raft library, and start in some 0.2 s."""
     targets = {f"mqclient.commands.{name}" for name in MODULES}
     others = ["mqchaos.mqcluster", "mqchaos.mqchaos", "mqbroker.mqbroker", "mqspark.mqaudit"]
     modules = [*sorted(targets - {READS_LOGS}), *others]
@@ -76,14 +76,14 @@ from mqclient import Consumer, Message, PopConsumer, Producer, blocking
 print(*sorted({*sys.modules} - before))
 """
 CLIENT_MODULES_MAX = 460
-"""All that sending and receiving imports, Python's own modules among them; 0.2 s on a slow core."""
+"""Modules for sending and receiving, Python's own among them; 0.2 s on a slow core."""
 NOT_A_CLIENTS = ("mqbroker", "mqnamesrv", "mqchaos", "mqlocal", "mqspark", "dledger.raft")
 NOT_A_CLIENTS += ("dledger.ledger", "dledger.testing", "pydantic")
 NOT_A_CLIENTS += ("structlog", "rich", "cyclopts", "prometheus_client", "opentelemetry", "pytest")
 
 
 def test_a_client_imports_no_server_and_nothing_heavy() -> None:
-    """By name and by number: seconds would say as much of the machine."""
+    """A client's imports are judged by name and number, as seconds depend on the machine."""
     argv = [sys.executable, "-c", CLIENT]
     printed = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     imported = printed.stdout.split()

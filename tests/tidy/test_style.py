@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from conftest import Source
 
 FUNCTION_LINES_MAX = 50
-"""Without signature and docstring: a function fits on a screen."""
+"""Lines without signature and docstring: a function fits on a screen."""
 UNROLLED = {"dledger.remoting.record.encode.encode_record"}
 """Called once a message: its parts are inlined for speed."""
 MODULE_LINES_MAX = 500
@@ -69,7 +69,7 @@ def test_bounds_and_waits_are_kept_in_limits(modules: list[Source]) -> None:
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[ast.Name, ast.expr]]:
-    """What a module gives names to, outside functions and classes."""
+    """Names and values that a module gives outside of functions and classes."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield node.targets[0], node.value
@@ -78,9 +78,9 @@ def constants(tree: ast.Module) -> Iterator[tuple[ast.Name, ast.expr]]:
 
 
 def is_number(value: ast.expr) -> bool:
-    """Whether it is written out, perhaps as a product, or as the two ends of a range.
+    """Whether a value is a number, a product of numbers, or both ends of a range.
 
-    What follows from another bound is not.
+    A value that follows from another bound is not.
     """
     if isinstance(value, ast.Tuple):
         return all(map(is_number, value.elts))
@@ -124,7 +124,7 @@ def test_no_test_folder_hides_a_package(others: list[Source]) -> None:
 
 
 def test_nothing_is_left_for_later(modules: list[Source]) -> None:
-    """No stubs and no marks: what is missing stands in an issue."""
+    """Stubs and marks are not left; missing work stands in an issue."""
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     left = [
         f"{module.name}:{number}"

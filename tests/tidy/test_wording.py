@@ -1,4 +1,4 @@
-"""Plain English in what users read: helps, errors, pages. Patterns, as far as they go."""
+"""Plain English for users and readers: helps, errors, pages, docstrings, by patterns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_PLAIN = re.compile(
     r"|\b[Ww]hoever\b|\blikewise\b|\bas ever\b|\bof (?:which|whom)\b|, say,"
     r"|(?:^|[.:;] )[Ss]o many\b"
 )
-"""A subject that is a clause, "is no X" for "is not an X", "say" for "for example", and so on."""
+"""Subjects that are clauses, "is no X" for "is not an X", "say" for "for example", and more."""
 NO_BEGINNING = re.compile(r"(?:^|(?<=[.] ))(?:What|Who|Have|Let|One|Those|So|Of|As of)\b")
 """A sentence of a help begins with its verb or its subject."""
 OF_THE_STATE = "mqbroker.state."
@@ -215,7 +215,7 @@ NOT_OF_THE_FIELD = re.compile(
 
 
 def test_words_are_the_fields(modules: list[Source], others: list[Source]) -> None:
-    """Code, tests and pages have no word that once was ours alone; what changed may name it."""
+    """Private words are not in code, tests and pages; the list of changes may name them."""
     sources = (each.path for each in (*modules, *others) if each.path != Path(__file__))
     pages = (page for page in PAGES if page.name != "CHANGELOG.md")
     wrong = [

@@ -1,4 +1,4 @@
-"""Tries features of the stock C++ client, through its Python binding, and prints what happened.
+"""Driver of the stock C++ client, through its Python binding: tries features, prints events.
 
 JSON lines; it judges nothing. The binding tells less than other clients: a send returns an id and
 an offset, and a message does not say which broker it came from. Each scenario has a process of its
@@ -33,7 +33,7 @@ JOIN_S = 3.0
 
 
 class Scenario:
-    """One feature, tried with stock classes: its own topic and group, its clients, its lines."""
+    """A feature, tried with stock classes: its own topic and group, its clients, its lines."""
 
     def __init__(self, namesrv: str, client: str, feature: str) -> None:
         self.namesrv, self.feature = namesrv, feature
@@ -102,7 +102,7 @@ class Scenario:
         self.received += 1
 
     def until(self, count: int) -> None:
-        """Wait until so many were received, or the deadline; the judge sees which it was."""
+        """Wait until `count` were received, or the deadline; the judge sees which it was."""
         deadline = time.monotonic() + WAIT_S
         while self.received < count and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -118,13 +118,13 @@ class Scenario:
 
 
 def sign(client: Any) -> None:
-    """Have a client sign its requests, if the environment says as whom."""
+    """Make a client sign its requests, if the environment says as whom."""
     if "SIGN_AS" in os.environ:
         client.set_session_credentials(os.environ["SIGN_AS"], os.environ["PASSWORD"], "ALIYUN")
 
 
 def about(text: str) -> dict[str, Any]:
-    """What is told of a body."""
+    """Fields of an event about a body."""
     body = text.encode()
     return {"size": len(body), "crc": zlib.crc32(body), "body": text if len(text) <= 200 else ""}
 
@@ -165,7 +165,7 @@ def auto_topic(s: Scenario) -> None:
 
 
 def send_again(s: Scenario) -> None:
-    """One message object sent several times.
+    """Send one message object several times.
 
     The binding can't send what was consumed. The client says `batch` by "1", which brokers read as
     no: they store its batches as one message.
@@ -276,7 +276,7 @@ FEATURES: dict[str, Callable[[Scenario], None]] = {
 
 
 def run(namesrv: str, client: str, feature: str) -> None:
-    """One feature; an exception that leaves it is an event, too."""
+    """Run one feature; an exception that leaves it is an event, too."""
     scenario = Scenario(namesrv, client, feature)
     try:
         FEATURES[feature](scenario)
@@ -287,7 +287,7 @@ def run(namesrv: str, client: str, feature: str) -> None:
 
 
 def main() -> None:
-    """Run what the command line names, each in a child, or the one that this child is for."""
+    """Run the features of the command line, each in a child, or the one of this child."""
     namesrv, client, at_once, *features = sys.argv[1:]
     if at_once == "0":
         run(namesrv, client, features[0])

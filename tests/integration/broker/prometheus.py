@@ -66,7 +66,7 @@ class Prometheus:
         written.rename(self._targets)
 
     async def asked(self, path: str) -> Any:
-        """What it answers. Raises OSError, also while it starts."""
+        """Ask the server. OSError also while it starts."""
 
         def ask() -> bytes:
             with urllib.request.urlopen(f"{self._url}/{path}", timeout=10) as answer:  # noqa: S310
@@ -75,7 +75,7 @@ class Prometheus:
         return json.loads(await trio.to_thread.run_sync(ask))["data"]
 
     async def started(self) -> None:
-        """Wait until it answers."""
+        """Wait until the server answers."""
         with trio.fail_after(START_S):
             while True:
                 try:

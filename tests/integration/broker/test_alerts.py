@@ -1,7 +1,7 @@
-"""Every alert is seen firing: by promtool on series, and by a Prometheus that scrapes real brokers.
+"""Alerts fire: by promtool on series, and by a Prometheus that scrapes real brokers.
 
-The short form waits a second where the rules wait 15 to 60, and calls
-messages of 5 s old that should be 5 minutes old; the long form takes the rules as they are.
+The short form waits a second where the rules wait 15 to 60, and takes messages of 5 s for ones of 5
+minutes; the long form takes the rules as they are.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def alerts() -> set[str]:
 
 @pytest.mark.slow
 def test_each_alert_fires_after_its_time_and_not_before(tools: Path, tmp_path: Path) -> None:
-    """On series of their own, the labels and texts too; on a healthy group none does."""
+    """An alert fires on its series after its time, with its labels; a healthy group fires none."""
     cases = ROOT / "tests" / "data" / "alerts_test.yml"
     for path in (RULES, cases):
         shutil.copy(path, tmp_path)
@@ -63,7 +63,7 @@ def test_each_alert_fires_after_its_time_and_not_before(tools: Path, tmp_path: P
 
 
 def test_each_alert_says_where_its_remedy_stands() -> None:
-    """Its `runbook_url` is a heading of the page whose commands a test runs."""
+    """An alert's `runbook_url` is a heading of the page whose commands a test runs."""
     named = re.findall(r"runbook_url: docs/how-to/alerts.md#([\w-]+)", RULES.read_text())
     page = (ROOT / "docs" / "how-to" / "alerts.md").read_text()
     headings = {each.lower().replace(" ", "-") for each in re.findall(r"^## (.*)$", page, re.M)}
@@ -86,7 +86,7 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
 
 
 async def metrics_addresses(cluster: LocalCluster) -> list[str]:
-    """Where brokers tell their figures, also those that are down."""
+    """Addresses of the brokers' figures, also of brokers that are down."""
     async with cluster.admin() as admin:
         found = []
         for name in cluster.servers:
@@ -97,7 +97,7 @@ async def metrics_addresses(cluster: LocalCluster) -> list[str]:
 
 
 class Scene(NamedTuple):
-    """What a scenario has: a cluster, a Prometheus, the machines of the brokers, and a disk."""
+    """A scenario's cluster, its Prometheus, the machines of the brokers, and a disk."""
 
     cluster: LocalCluster
     prometheus: Prometheus
@@ -106,7 +106,7 @@ class Scene(NamedTuple):
     patience_s: float
 
     async def scrape(self) -> None:
-        """Have all brokers that run now scraped."""
+        """Scrape all brokers that run now."""
         self.prometheus.scrape(await metrics_addresses(self.cluster))
 
     async def until(self, wanted: set[str]) -> None:
@@ -115,7 +115,7 @@ class Scene(NamedTuple):
 
 
 async def give_up_and_stay_behind(scene: Scene) -> None:
-    """One group gives a message up; another one has lost its only member."""
+    """Let one group give a message up, and another one lose its only member."""
     cluster = scene.cluster
     async with cluster.admin() as admin, cluster.producer() as producer:
         await admin.topics.update("T", read_queues=1, write_queues=1)
@@ -170,7 +170,7 @@ async def mend(scene: Scene, killed: list[str]) -> None:
 
 
 async def scenario(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything breaks, one after the other, and is mended."""
+    """Break everything, one thing after the other, and mend it."""
     cluster = scene.cluster
     await scene.scrape()
     await trio.sleep(3)
@@ -226,7 +226,7 @@ async def seen_firing(
 async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With rules that wait a second."""
+    """Alerts fire and end on real brokers, with rules that wait a second."""
     rules = RULES.read_text()
     for slow, quick in SHORT.items():
         assert slow in rules
@@ -265,5 +265,5 @@ async def test_an_alert_fires_before_a_certificate_ends_until_it_is_replaced(
 async def test_alerts_fire_within_their_own_times(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the rules as they are: some seven minutes, as messages must wait for five."""
+    """Alerts fire with the rules as they are: some seven minutes, as messages must wait five."""
     await seen_firing(tools, tmp_path, monkeypatch, RULES.read_text(), 420)

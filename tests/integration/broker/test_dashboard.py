@@ -1,4 +1,4 @@
-"""A real Prometheus answers each query of the dashboard, and those of RocketMQ's own one."""
+"""Queries of the dashboard, and of RocketMQ's own one, are answered by a real Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STUDIO = (
     "max by (cluster) (rocketmq_topic_number)",
     "max by (cluster) (rocketmq_consumer_group_number)",
 )
-"""What the metric profile of rocketmq-dashboard asks."""
+"""Queries of rocketmq-dashboard's metric profile."""
 
 
 def queries() -> Iterator[str]:
@@ -40,14 +40,13 @@ def queries() -> Iterator[str]:
 
 
 async def without_answer(running: Prometheus, expressions: list[str]) -> list[str]:
-    """The expressions that give no series. Raises OSError for one that is no expression."""
+    """Expressions that give no series. OSError for a wrong expression."""
     return [each for each in expressions if not await running.query(each)]
 
 
 @pytest.mark.slow
 async def test_each_query_of_a_dashboard_is_answered(tools: Path, tmp_path: Path) -> None:
-    """With series; so no panel stays empty for a label that does not match or a unit that is not
-    told."""
+    """A query has series, so no panel is empty for a wrong label or a missing figure."""
     left = [each for each in (*queries(), *STUDIO) if OF_PROCESSES not in each]
     assert len(left) > 25
     assert not [each for each in left if "$" in each]

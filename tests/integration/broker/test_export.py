@@ -1,4 +1,4 @@
-"""Copies of the replicas of a group that serves: whole each, and while nobody waits for them."""
+"""Copies of a group that serves: each is whole, and nobody waits for them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def mqadmin(words: list[str]) -> None:
 async def test_a_group_that_serves_is_copied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All members, by one command, under sends: each copy checks whole, has all that was
-    acknowledged before, and the old segments cost nothing. Then one member, and what is refused."""
+    """One command copies all members under sends, and each copy has all earlier acknowledgements.
+
+    Old segments cost nothing. Then one member is copied, and wrong requests are refused.
+    """
     with new_cluster(tmp_path, segment_bytes=4 << 20).running() as cluster:
         namesrv = cluster.layout.namesrv_addr
         await serving(cluster)

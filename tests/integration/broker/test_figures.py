@@ -1,4 +1,4 @@
-"""Dashboards, alerts and docs name only what a running cluster tells: each name and label."""
+"""Names and labels in dashboards, alerts and docs are those of a running cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = {
     "dledger_loop_stall_max_seconds": BROKER,
     "dledger_certificate_end_timestamp_seconds": BROKER,
 }
-"""What a broker in a process of its own tells, one that has saved its state, or one with TLS."""
+"""Names that a broker of its own process tells, or one with a saved state or with TLS."""
 
 LEFT_OUT = "## Names that are not exported"
 ROCKETMQ = [
@@ -166,8 +166,10 @@ def faults(expression: str, told: Told) -> list[str]:
 
 @pytest.mark.slow
 async def test_names_in_dashboards_alerts_and_docs_are_told() -> None:
-    """By a cluster of three with traffic. So no panel stays empty for a typing error; and the docs
-    name all that is told."""
+    """A cluster of three with traffic tells every name, so no panel is empty for a typing error.
+
+    The docs name all that is told.
+    """
     told: dict[str, set[str]] = defaultdict(set)
     async with live() as cluster:
         addresses = await addresses_of(cluster)

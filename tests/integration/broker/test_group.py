@@ -1,4 +1,4 @@
-"""Broker processes in a group: what it keeps when its leader is killed, what a restart finds."""
+"""Broker processes in a group: leaders that are killed, and restarts."""
 
 from __future__ import annotations
 
@@ -104,8 +104,7 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
 
 
 async def test_a_leader_that_was_cut_off_never_answers_with_old_offsets(tmp_path: Path) -> None:
-    """It stands still while another acknowledges more. What it was asked afterwards it must refuse,
-    though it has the question at hand before it can know of the other leader."""
+    """A stopped leader refuses the questions that came before it knows of the next leader."""
     with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         queue: dict[str, ExtValue] = {"topic": "Orders", "queueId": 0}
@@ -135,7 +134,7 @@ async def test_a_leader_that_was_cut_off_never_answers_with_old_offsets(tmp_path
 
 
 async def test_delayed_messages_arrive_once_though_leaders_die(tmp_path: Path) -> None:
-    """Some are waiting, some on their way, when the leader is killed; none comes early or twice."""
+    """Delayed messages come neither early nor twice, though the leader is killed meanwhile."""
     with new_cluster(tmp_path).running() as cluster:
         sent = 0
         leader = await leader_of(cluster)
@@ -260,7 +259,7 @@ async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_pa
 async def test_the_first_send_to_a_topic_is_answered_when_name_servers_know_it(
     tmp_path: Path,
 ) -> None:
-    """One that stands still for a moment is waited for; the topic can then be looked up."""
+    """A send that makes a topic waits for a name server that is stopped for a moment."""
     with new_cluster(tmp_path, nodes=1).running() as cluster:
         await leader_of(cluster)
         (node,), (namesrv,) = cluster.layout.nodes, cluster.layout.namesrvs

@@ -1,4 +1,4 @@
-"""The life of a log in real processes: old segments go, and replicas that lost theirs come back."""
+"""The life of a log in real processes: old segments go, and replicas without theirs come back."""
 
 from __future__ import annotations
 
@@ -103,8 +103,7 @@ def files(cluster: Cluster) -> list[int]:
 async def test_old_segments_go_and_consumers_are_sent_to_the_first_that_is_left(
     tmp_path: Path,
 ) -> None:
-    """Every replica keeps about as much as it was told; whoever asks below is told where to go
-    on; a restarted group answers the same."""
+    """A replica keeps what it was told; a pull below is told where to go on."""
     settings = {"commitLogSizeMax": KEPT_BYTES, "cleanResourceInterval": 200}
     with small(tmp_path, **settings) as cluster:
         async with connect_peer("127.0.0.1", (await leader_of(cluster)).port) as peer:

@@ -1,4 +1,4 @@
-"""One `mqbroker` process: how it starts or says why not, and what hostile clients can do to it."""
+"""One `mqbroker` process: its start, its errors, and hostile clients."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def fails(config: Path) -> str:
-    """What an mqbroker that can't start says: one line, exit status 2."""
+    """The one line of an mqbroker that can't start, with status 2."""
     process = subprocess.run(
         [sys.executable, "-m", "mqbroker", "-c", str(config)],
         capture_output=True,
@@ -84,7 +84,7 @@ def fails(config: Path) -> str:
 
 
 def test_a_bad_config_is_refused_by_key(tmp_path: Path) -> None:
-    """With the nearest key that exists, or the values that don't go together."""
+    """A wrong key is refused with the nearest one that exists, values with those they exclude."""
     assert "flushDiskType" in fails(write_config(tmp_path, flushDiskTyp="ASYNC_FLUSH"))
     assert "dLegerSelfId" in fails(write_config(tmp_path, dLegerSelfId="n5"))
     assert "can't be read" in fails(tmp_path / "missing.toml")
@@ -92,7 +92,7 @@ def test_a_bad_config_is_refused_by_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["client", "peer"])
 def test_a_taken_port_is_named(tmp_path: Path, what: str) -> None:
-    """And which key to change."""
+    """A taken port is an error with the port and the key to change."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         values: dict[str, str | int] = {"dLegerPeers": f"n0-127.0.0.1:{port}"}

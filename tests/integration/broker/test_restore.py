@@ -1,4 +1,4 @@
-"""A group whose replicas are lost is made again from one copy, and goes on."""
+"""A group whose replicas are lost is restored from one copy, and goes on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 def restore(copy: Path, config: Path) -> subprocess.CompletedProcess[str]:
-    """Call `mqbroker restore`."""
+    """Run `mqbroker restore`."""
     argv = [sys.executable, "-m", "mqbroker", "restore", str(copy), "-c", str(config)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
@@ -51,8 +51,10 @@ async def export(namesrv: str) -> Path:
 
 @pytest.mark.parametrize("retain_bytes", [0, 3 * SEGMENT_BYTES], ids=["whole", "without its head"])
 async def test_a_lost_group_is_restored_from_one_copy(tmp_path: Path, retain_bytes: int) -> None:
-    """Messages, topics and the offsets of groups are those of the copy, and new sends follow. A
-    node of the first life that comes back late, with a longer log, takes nothing back."""
+    """A restored group has the copy's messages, topics and offsets, and takes new sends.
+
+    A node of the first life that comes back late, with a longer log, takes nothing back.
+    """
     cluster = new_cluster(tmp_path, segment_bytes=SEGMENT_BYTES, retain_bytes=retain_bytes)
     layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
     old = cluster.store(layout.nodes[2])
@@ -116,8 +118,10 @@ async def trimmed(cluster: Cluster) -> None:
 
 
 async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
-    """A folder that is no copy, another group's copy, a damaged one, and one with a pipe for its
-    state: each with the reason, and nothing is left behind."""
+    """A folder that is not a copy, another group's, a damaged one, or one with a pipe is refused.
+
+    Each has its reason, and leaves nothing behind.
+    """
     cluster = new_cluster(tmp_path, segment_bytes=SEGMENT_BYTES)
     layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
     with cluster.running():

@@ -1,4 +1,4 @@
-"""The cluster's secret is replaced in a cluster of real processes, while a leader dies."""
+"""The cluster's secret is replaced in real processes, while a leader dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a cluster that takes TLS alone: with what, and with what not."""
+"""Scrapes of a TLS cluster by a real Prometheus: with a proof, and without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 def job(name: str, ports: list[int], scheme: str, *, tls: str = "", proof: str = "") -> str:
-    """A scrape config."""
+    """A scrape config with one job."""
     lines = [
         f"  - job_name: {name}",
         f"    scheme: {scheme}",
@@ -66,7 +66,7 @@ def cluster_with_figures(folder: Path, nodes: int = 3) -> tuple[Cluster, list[in
 
 
 async def until_up(running: Prometheus, wanted: dict[str, int]) -> None:
-    """Wait until so many servers of each job are up."""
+    """Wait until this number of servers of each job is up."""
     found: dict[str, int] = {}
     with trio.move_on_after(PATIENCE_S):
         while found != wanted:
@@ -85,8 +85,7 @@ async def until_up(running: Prometheus, wanted: dict[str, int]) -> None:
 
 @pytest.mark.slow
 async def test_prometheus_scrapes_by_tls_with_a_proof(tools: Path, tmp_path: Path) -> None:
-    """By the token, and by a user's password; not without a proof, not without a certificate, and
-    not by plain text."""
+    """A scrape by TLS needs a token or a user's password, and the cluster's certificate."""
     cluster, figures = cluster_with_figures(tmp_path)
     own, token = encrypted(cluster), with_token(cluster)
     ca = f"ca_file: {cluster.directory / AUTHORITY}"

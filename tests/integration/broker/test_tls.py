@@ -1,5 +1,4 @@
-"""A cluster of real processes that takes TLS alone: sends, a dead leader, new "
-"certificates, tools."""
+"""A TLS cluster of real processes: sends, a dead leader, new certificates, tools."""
 
 from __future__ import annotations
 

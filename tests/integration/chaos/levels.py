@@ -1,4 +1,4 @@
-"""Waits that tests of faults share: until a group is level, and until it has another leader."""
+"""Waits for tests of faults: until a group is level, and until it has another leader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ELECTED_S = 10.0
 
 
 async def level(cluster: Cluster, target: Target = Target.LEADER) -> Victims:
-    """Wait until a leader serves and all have what it has; whom a fault of this target hurts."""
+    """Wait until a leader serves and all nodes are level; the nodes of a fault's target."""
     (broker,) = cluster.layout.brokers
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)

@@ -1,4 +1,4 @@
-"""A cluster that the harness did not start: hurt by hooks, and judged by what is read back."""
+"""A cluster that the harness did not start is hurt by hooks, and judged by what is read back."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def hooks_for(cluster: Cluster) -> str:
 
 
 def test_an_attached_cluster_is_hurt_and_read_back(tmp_path: Path) -> None:
-    """A leader is killed and started again by somebody's commands; nothing is lost, and the report
-    says what was judged, and what not. A program's history is judged as ours is."""
+    """A user's commands kill a leader and start it again; the report says what was judged.
+
+    Nothing is lost. A program's history is judged as ours is.
+    """
     with serving_cluster(tmp_path) as cluster:
         (tmp_path / "hooks.toml").write_text(hooks_for(cluster))
         words = ["attach", "-n", cluster.layout.namesrv_addr]

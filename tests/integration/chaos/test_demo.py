@@ -1,4 +1,4 @@
-"""The main job, short: it proves what it says, and leaves nothing, however it ends."""
+"""The demo, in its short form: it proves its claims, and leaves nothing, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every failpoint is come by, and a node that ends there comes back to what the others hold."""
+"""Failpoints are all passed, and a node that ends at one comes back to what the others hold."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def send(cluster: Cluster) -> None:
 
 
 def strike(cluster: Cluster, place: Place, kind: str) -> None:
-    """Have a node come by and end there, or be held, and go on."""
+    """Make a node end at a place, or be held there, and come back."""
 
     async def run() -> None:
         target = Target.LEADER if place.by is By.LEADER else Target.FOLLOWER
@@ -77,14 +77,14 @@ def strike(cluster: Cluster, place: Place, kind: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_node_that_ends_there_comes_back(cluster: Cluster, name: str) -> None:
-    """Level with the others."""
+    """A node that ends at a place comes back level with the others."""
     strike(cluster, PLACES[name], FAILPOINT_KILL.name)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PLACES if name not in SAMPLE])
 def test_a_node_that_ends_anywhere_comes_back(cluster: Cluster, name: str) -> None:
-    """All other places."""
+    """A node that ends at any other place comes back level, too."""
     strike(cluster, PLACES[name], FAILPOINT_KILL.name)
 
 
@@ -92,13 +92,15 @@ def test_a_node_that_ends_anywhere_comes_back(cluster: Cluster, name: str) -> No
     "name", ["batch.applied", pytest.param("disk.sync", marks=pytest.mark.long)]
 )
 def test_a_node_that_is_held_goes_on(cluster: Cluster, name: str) -> None:
-    """In its loop, or in a thread of its own."""
+    """A node that is held, in its loop or in a thread of its own, goes on."""
     strike(cluster, PLACES[name], FAILPOINT_HOLD.name)
 
 
 def test_a_fault_that_another_one_keeps_from_showing_is_soon_given_up(cluster: Cluster) -> None:
-    """No client reaches the leader, so nothing is written, and no follower's disk is asked to sync:
-    a run must not hold both for long."""
+    """A fault that another one hides is given up soon: no write reaches a follower's sync.
+
+    No client reaches the leader, so nothing is written, and a run must not hold both for long.
+    """
 
     async def run() -> float:
         (leader,), (follower,) = [

@@ -1,4 +1,4 @@
-"""Clocks that whole processes see: all of a broker is moved, and what never jumps is not."""
+"""Clocks of whole processes: a broker's are moved, but for the one that never jumps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def skip_without() -> None:
 
 
 def test_a_process_sees_each_jump_within_a_second_and_time_goes_on(tmp_path: Path) -> None:
-    """Forth, back, and to where the machine's clock is; waits have another clock, as ever."""
+    """A process sees each jump of its wall clock, and its waits do not."""
     faked_clock.put_ahead(tmp_path, 0.0)
     environment = {**os.environ, **faked_clock.environment(tmp_path)}
     argv = [sys.executable, "-c", LOOKS]
@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 async def stored_ahead_s(cluster: Cluster) -> float:
-    """By how much a message's time of storing is ahead of our clock."""
+    """Seconds by which a message's store time is ahead of our clock."""
     address = cluster.layout.namesrv_addr
     async with (
         Producer(address, "clocks") as producer,
@@ -88,7 +88,7 @@ async def stored_ahead_s(cluster: Cluster) -> float:
 def test_a_brokers_clock_jumps_for_all_of_it(
     cluster: Cluster, kind: object, jump_s: float | None
 ) -> None:
-    """No broker takes an order for it; what it stores says so, where it goes ahead."""
+    """A broker's clock jumps without an order, as the store times of messages show."""
     fault, nodes = FAULTS[kind.name], cluster.layout.nodes  # type: ignore[attr-defined]
 
     async def run() -> None:

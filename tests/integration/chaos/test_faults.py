@@ -1,4 +1,4 @@
-"""Faults on real processes: each takes effect, is seen to, and can be healed."""
+"""Faults on real processes: each takes effect, and can be healed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The same, behind a proxy."""
+    """A cluster behind a proxy."""
     folder = tmp_path_factory.mktemp("chaos")
     with new_cluster(folder, flush="ASYNC_FLUSH", network=True).running() as cluster:
         yield cluster
@@ -112,7 +112,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The same, whose brokers take orders, with short segments."""
+    """A cluster with short segments whose brokers take orders."""
     folder = tmp_path_factory.mktemp("chaos")
     with new_cluster(folder, failpoints=True, segment_bytes=1 << 20).running() as cluster:
         yield cluster
@@ -127,7 +127,7 @@ async def checkpoints(cluster: Cluster) -> None:
 
 
 def strike(cluster: Cluster, fault: Fault) -> None:
-    """Inject a fault on whom it is for, the leader among them, and heal it."""
+    """Inject a fault on its targets, a leader among them, and heal it."""
 
     async def run() -> None:
         hurt = await level(cluster, TARGETS.get(fault.kind.name, Target.LEADER))
@@ -147,8 +147,11 @@ def strike(cluster: Cluster, fault: Fault) -> None:
 
 
 def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path: Path) -> None:
-    """In a cluster that enforces rights; each look of a server at its files may meet the change.
-    Then clients get in by the new ones, and by the old ones no more."""
+    """Certificates and the secret are renewed under sends, in a cluster that enforces rights.
+
+    Each look of a server at its files may meet the change. Then clients get in by the new ones, and
+    by the old ones no more.
+    """
     made = new_cluster(tmp_path, flush="ASYNC_FLUSH", tls=True, users=True)
     old_ca, old_secret = tmp_path / "old.pem", tmp_path / "old.secret"
     put(old_ca, (made.directory / AUTHORITY).read_bytes())
@@ -189,7 +192,7 @@ def test_certificates_are_renewed_where_there_are_some(cluster: Cluster) -> None
 
 @pytest.mark.parametrize("name", sorted(OF_PROCESSES))
 def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
-    """Afterwards all are level."""
+    """A fault takes effect, is healed, and leaves all nodes level."""
     strike(cluster, FAULTS[name])
 
 
@@ -203,7 +206,7 @@ def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) ->
 def test_orders_reach_a_process_that_stands_still_at_the_moment(
     obedient: Cluster, hindered: str
 ) -> None:
-    """Or it would go on as it was told before, a healed disk full for ever."""
+    """An order reaches a stopped process, lest a healed disk stays full for ever."""
 
     async def run() -> None:
         hurt, fault = await level(obedient), FAULTS[hindered]
@@ -227,13 +230,13 @@ def test_orders_reach_a_process_that_stands_still_at_the_moment(
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(OF_ORDERS))
 def test_whatever_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
-    """All kinds of disks and clocks."""
+    """Orders of all kinds for disks and clocks take effect."""
     strike(obedient, FAULTS[name])
 
 
 @pytest.mark.long
 def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
-    """What came after it was made is had from the others."""
+    """A replica with an old file misses it, and gets the later entries from the others."""
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
@@ -250,7 +253,7 @@ def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
 
 @pytest.mark.parametrize("name", sorted(OF_DISKS))
 def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> None:
-    """In the end the replica holds again what the others hold, byte for byte."""
+    """A replica with a damaged disk holds the others' bytes again in the end."""
     trio.run(level, cluster)
     with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
         for number in range(100):
@@ -268,7 +271,7 @@ def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> N
 
 
 def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
-    """No process ends; its group elects another, and it follows that one when it is heard again."""
+    """A leader that is cut off is replaced without a death, and follows when it is heard again."""
 
     async def run() -> None:
         (leader,) = hurt = await level(proxied)
@@ -297,7 +300,7 @@ def test_a_fault_of_the_network_takes_effect_and_is_healed(proxied: Cluster, nam
 def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
     cluster: Cluster, kind: object
 ) -> None:
-    """With one node gone a second is refused to all faults but those of a majority."""
+    """With one node gone, a fault on a second is refused, but for faults of a majority."""
     fault = FAULTS[kind.name]  # type: ignore[attr-defined]
     trio.run(level, cluster)
     first, second, _ = cluster.layout.group(BROKER)
@@ -313,7 +316,7 @@ def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
 
 
 def test_without_a_proxy_no_link_can_be_cut(cluster: Cluster) -> None:
-    """It is said, and not taken for a fault that did nothing."""
+    """A fault on links says that this cluster has no proxy, instead of doing nothing."""
     (node, *_) = cluster.layout.nodes
 
     for fault in OF_NETWORK.values():

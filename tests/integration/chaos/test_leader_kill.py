@@ -28,7 +28,10 @@ def mqchaos(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProce
 
 @pytest.mark.long
 def test_two_leaders_die_and_nothing_is_lost(tmp_path: Path) -> None:
-    """No loss, short gaps, no exception in the application. Its short form is the demo's test."""
+    """Two leaders' deaths cause no loss, short gaps, and no exception.
+
+    The short form is the demo's test.
+    """
     directory = tmp_path / "run"
     scenario = ("--scenario", "leader-kill", "--kills", "2", "--seed", "7")
 
@@ -216,7 +219,7 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_random_run_is_replayed(tmp_path: Path) -> None:
-    """The same plan, step by step, from the file that the run left."""
+    """A replay has the same plan, step by step, from the run's file."""
     first, second = tmp_path / "first", tmp_path / "second"
 
     ran = mqchaos(
@@ -232,7 +235,7 @@ def test_a_random_run_is_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_several_plans_are_replayed_on_a_busy_machine(tmp_path: Path) -> None:
-    """One after the other, until one fails, whose run stays as a plan of its own."""
+    """Plans are replayed one after the other, until one fails, whose run is kept."""
     holds, fails = tmp_path / "holds.json", tmp_path / "fails.json"
     quiet = replace(random_plan(1, 10.0), steps=(), messages=500, rate_per_s=500.0)
     steps = (
@@ -284,7 +287,7 @@ def test_a_plan_is_made_smaller_while_its_violation_stays(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_a_soak_leaves_its_reports_and_one_page(tmp_path: Path) -> None:
-    """One run is finished, whatever the hours; its files are gone."""
+    """A soak finishes one run, whatever the hours, and leaves reports and a page."""
     done = mqchaos(
         *("soak", "--hours", "0.001", "--duration", "5", "--seed", "5"),
         *("--dir", str(tmp_path / "soak")),

@@ -1,4 +1,4 @@
-"""A network of the harness's own: what the kernel does to packets shows in its own counters."""
+"""Faults of the harness's own network show in the kernel's counters."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def switch() -> Iterator[Switch]:
-    """A network for a name server and three nodes, of which two have something to say."""
+    """A network for a name server and three nodes, two of which have programs."""
     lacks = needs.no_namespaces()
     if lacks is not None:
         pytest.skip(lacks)
@@ -86,7 +86,7 @@ def switch() -> Iterator[Switch]:
 
 
 def transfer(switch: Switch, timeout_s: float = 20.0) -> tuple[float, float]:
-    """Send two megabytes, which must come as they are; how long all of it took, and to connect."""
+    """Send two megabytes that must arrive as they are; the seconds of all, and of connecting."""
     argv = [*switch.inside(ONE), sys.executable, "-c", CLIENT, "10.77.0.3", str(timeout_s)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     same, seconds, connected_s = done.stdout.split()
@@ -95,7 +95,7 @@ def transfer(switch: Switch, timeout_s: float = 20.0) -> tuple[float, float]:
 
 
 def kernel_counts(switch: Switch, name: str) -> dict[str, int]:
-    """What the kernel has counted of TCP in a server's namespace."""
+    """The kernel's counters of TCP in a server's namespace."""
     files = ["/proc/net/snmp", "/proc/net/netstat"]
     told = subprocess.check_output([*switch.inside(name), "cat", *files], text=True).splitlines()
     counts = {}
@@ -124,7 +124,7 @@ def broken(switch: Switch, rule: Rule) -> None:
 def test_packets_suffer_and_bytes_do_not(
     switch: Switch, rule: Rule, whose: str, counted: str
 ) -> None:
-    """The receiver's kernel, or the sender's, has counted what happened; TCP mends all of it."""
+    """A fault of packets is counted by one kernel, and TCP mends it."""
     broken(switch, rule)
     before = kernel_counts(switch, whose)[counted]
 
@@ -150,7 +150,7 @@ def test_a_late_link_is_late(switch: Switch) -> None:
 
 
 def test_nothing_comes_over_a_cut(switch: Switch) -> None:
-    """Nobody is told; it is the one direction's alone, and after it all is as it was."""
+    """A cut drops one direction's packets without a word, and ends without a trace."""
     broken(switch, CUT)
     with pytest.raises(subprocess.CalledProcessError) as failed:
         transfer(switch, timeout_s=0.5)
@@ -161,7 +161,7 @@ def test_nothing_comes_over_a_cut(switch: Switch) -> None:
 
 
 def test_faults_come_and_go_without_each_other(switch: Switch) -> None:
-    """Each has its counters and its end; one that is mended twice, or was never, is no error."""
+    """Faults have their own counters and ends; mending one twice, or without it, is no error."""
     forth = [(ONE, OTHER)]
     switch.take(Request("narrow", forth, Rule(bytes_per_s=1e7)))
     switch.take(Request("narrower", BOTH, Rule(bytes_per_s=4e6, loss=0.001)))
@@ -174,7 +174,7 @@ def test_faults_come_and_go_without_each_other(switch: Switch) -> None:
 
 
 def test_connections_are_reset_once(switch: Switch) -> None:
-    """Both ends are told; a new connection is none of those."""
+    """A reset reaches both ends of a connection, and no later connection."""
     argv = [*switch.inside(ONE), sys.executable, "-c"]
     code = (
         f"import socket; s = socket.create_connection(('10.77.0.3', {PORT})); print(1, flush=True)"
@@ -272,7 +272,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("kind", [PARTITION, RESET, DOUBLED], ids=lambda kind: kind.name)
 def test_the_same_faults_are_the_kernels_here(cluster: Cluster, kind: object) -> None:
-    """They take effect, are seen to, and can be healed; a leader that is cut off is replaced."""
+    """Faults take effect and are healed in the kernel, and a leader that is cut off is replaced."""
     fault = FAULTS[kind.name]  # type: ignore[attr-defined]
 
     async def strike() -> None:
@@ -293,13 +293,13 @@ def test_the_same_faults_are_the_kernels_here(cluster: Cluster, kind: object) ->
 
 
 def test_a_network_of_namespaces_has_no_port_for_one_more(cluster: Cluster) -> None:
-    """Such a node would be heard by nobody."""
+    """A node can't join a network of namespaces, which has no port for it."""
     why = FAULTS[JOIN.name].why_not(cluster, cluster.layout.nodes[:1])
     assert why == "the network of this cluster has no new links"
 
 
 def test_clients_have_a_place_of_their_own(cluster: Cluster) -> None:
-    """So that a node can be cut off from them, and not from the harness."""
+    """Clients have their own namespace, so a node can be cut off from them alone."""
     assert cluster.switch is not None
     argv = [*cluster.switch.inside(CLIENTS), "cat", "/proc/thread-self/net/fib_trie"]
     assert "10.77.0.254" in subprocess.check_output(argv, text=True)

@@ -1,4 +1,4 @@
-"""Consumers are deployed anew and topics get queues, under load: the group is given all, once."""
+"""Consumers are deployed anew and topics get queues, under load: the group gets all, once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
 def test_a_group_is_given_all_that_was_acknowledged(
     tmp_path: Path, workload: str, told: str, scenario: str
 ) -> None:
-    """With a leader that dies, and without: then nothing comes twice, and nothing late."""
+    """A group gets each message, and without leader kills none twice and none late."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mqchaos.mqchaos", "run", "--scenario", scenario),

@@ -1,4 +1,4 @@
-"""Disks that are broken for real: a file system of a node's own says what the kernel says."""
+"""Disks that are broken for real: a file system of a node's own fails with the kernel's errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def synced(path: Path, content: bytes) -> None:
 
 
 def error_of(path: Path, content: bytes = bytes(1 << 20)) -> int | None:
-    """What a write with its sync is told."""
+    """The error of a write with its sync, or None."""
     try:
         synced(path, content)
     except OSError as error:
@@ -60,7 +60,7 @@ def error_of(path: Path, content: bytes = bytes(1 << 20)) -> int | None:
 
 
 def test_a_full_file_system_takes_nothing_until_it_has_room(disk: OwnDisk) -> None:
-    """Neither a new file, nor more of one that is there; what was there stays."""
+    """A full file system takes neither a new file nor more of an old one, and keeps the rest."""
     store = disk.inner.mount_point
     synced(store / "kept", b"kept")
     disk.fill()
@@ -87,7 +87,7 @@ def test_a_disk_without_room_below_fails_what_is_written_to_new_places(disk: Own
 
 
 def test_a_file_system_that_found_an_error_takes_nothing_more(disk: OwnDisk) -> None:
-    """What was not on the disk by then is gone; what was synced is there."""
+    """An aborted file system is read-only, and has what was synced before."""
     store = disk.inner.mount_point
     synced(store / "kept", b"kept")
     disk.inner.abort()
@@ -114,7 +114,7 @@ def test_what_lies_there_in_the_end_is_in_a_plain_folder(tmp_path: Path) -> None
 
 
 def test_a_disk_that_is_wrecked_in_the_end_hides_no_error(tmp_path: Path) -> None:
-    """Of a run that ended amid a power loss the cause is told, and beside it what was not kept."""
+    """A run that ends amid a power loss raises its cause, with a note of what was not kept."""
     skip_without_disks()
     disks: dict[str, OwnDisk] = {}
     store = tmp_path / "store"
@@ -143,7 +143,7 @@ with own_disks(folder, {"n0": folder / "store"}, {}):
 
 
 def test_the_next_harness_unmounts_what_a_killed_one_left(disk: OwnDisk, tmp_path: Path) -> None:
-    """It knows whose they are, and leaves alone those of one that lives, as this one."""
+    """The next harness unmounts a dead one's disks, and leaves a living one's alone."""
     left = tmp_path / "left"
     left.mkdir()
     argv = [sys.executable, "-c", KILLED, str(left)]

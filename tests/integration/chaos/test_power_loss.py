@@ -1,4 +1,4 @@
-"""The power goes, for real file systems: one replica's, a majority's, all at one moment.
+"""Power losses on real file systems: of one replica, of a majority, of all at one moment.
 
 The long form: `python -m mqchaos.faults.power_loss --rounds 100`.
 """

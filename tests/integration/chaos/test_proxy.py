@@ -1,4 +1,4 @@
-"""The proxy on real sockets: what goes through, what waits, and that nothing grows meanwhile."""
+"""The proxy on real sockets: bytes pass or wait, and its memory does not grow."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def silent(stream: trio.SocketStream) -> bool:
 
 
 def test_bytes_and_ends_go_through(tmp_path: Path) -> None:
-    """Both ways, and an end of one way leaves the other open."""
+    """Bytes and ends pass both ways, and an end of one way leaves the other open."""
 
     async def play(it: Scene) -> None:
         stream = await it.dial()
@@ -106,7 +106,7 @@ def test_bytes_and_ends_go_through(tmp_path: Path) -> None:
 def test_a_cut_direction_holds_bytes_until_it_is_mended(
     tmp_path: Path, way: tuple[str, str]
 ) -> None:
-    """One direction suffices for no answer to come; the proxy says what it held."""
+    """A cut of one direction stops answers, and the proxy says how many bytes it holds."""
 
     async def play(it: Scene) -> None:
         stream = await it.dial()
@@ -139,7 +139,7 @@ def test_a_death_behind_a_cut_is_not_noticed_before_its_end(tmp_path: Path) -> N
 
 
 def test_who_dials_over_a_cut_and_gives_up_never_arrives(tmp_path: Path) -> None:
-    """Who waits until it is mended does."""
+    """A dialler that gives up during a cut never arrives, and one that waits does."""
 
     async def play(it: Scene) -> None:
         await it.tell(FORTH, BACK, rule=CUT)
@@ -156,7 +156,7 @@ def test_who_dials_over_a_cut_and_gives_up_never_arrives(tmp_path: Path) -> None
 
 
 def test_a_reset_is_felt_at_once(tmp_path: Path) -> None:
-    """By those who are connected; the next connection is well."""
+    """A reset ends existing connections at once, and no later one."""
 
     async def play(it: Scene) -> None:
         stream = await it.dial()
@@ -173,7 +173,7 @@ def test_a_reset_is_felt_at_once(tmp_path: Path) -> None:
 
 
 def test_a_slow_link_is_slow(tmp_path: Path) -> None:
-    """Both ways together it takes twice the delay."""
+    """A delay in both directions takes twice its time."""
 
     async def play(it: Scene) -> None:
         stream = await it.dial()
@@ -187,7 +187,7 @@ def test_a_slow_link_is_slow(tmp_path: Path) -> None:
 
 
 def test_a_cut_link_takes_only_so_much(tmp_path: Path) -> None:
-    """The dialler's own buffers fill, and all of it arrives afterwards."""
+    """A cut link fills the dialler's buffers, and all of it arrives afterwards."""
     total = 32 << 20
 
     async def play(it: Scene) -> None:

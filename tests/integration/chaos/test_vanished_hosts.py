@@ -1,4 +1,4 @@
-"""A host that vanishes without a word: both ends of its connections learn of it in time.
+"""A host that vanishes without a word is noticed in time at both ends of its connections.
 
 Servers are in one network namespace and clients in another; between them the kernel drops packets.
 """

@@ -1,4 +1,4 @@
-"""What tests of the client share: event loops, a broker, and topics that no other test uses."""
+"""Fixtures for tests of the client: event loops, a broker, and a topic for each test."""
 
 from __future__ import annotations
 

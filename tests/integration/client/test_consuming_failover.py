@@ -1,4 +1,4 @@
-"""Consuming through the death of a leader: order, retries and locks are in the replicated log."""
+"""Consuming over a leader's death: order, retries and locks are in the replicated log."""
 
 from __future__ import annotations
 

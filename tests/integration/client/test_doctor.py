@@ -1,4 +1,4 @@
-"""The doctor asks real servers: nothing is wrong with a healthy cluster; then it is broken."""
+"""The doctor at real servers: a healthy cluster has no finding, a broken one has."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def differ(cluster: LocalCluster, _: Admin) -> None:
 
 
 async def kill_a_follower(cluster: LocalCluster, admin: Admin) -> None:
-    """One of three is gone, and comes back."""
+    """Kill a follower of three, and let it come back."""
     leader = await cluster.leader()
     victim = next(each for each in cluster.servers if "broker" in each and each != leader)
     await cluster.kill(victim)
@@ -88,7 +88,7 @@ async def ask_another_name_server(cluster: LocalCluster, _: Admin) -> None:
 
 
 async def ask_a_dead_name_server(cluster: LocalCluster, _: Admin) -> None:
-    """One of two does not answer."""
+    """Ask two name servers, one of which does not answer."""
     async with Admin(f"127.0.0.1:1;{cluster.namesrv_addr}") as admin:
         (found,) = await admin.doctor.findings()
     assert (found.check, found.where) == ("name-server-away", "127.0.0.1:1")
@@ -125,7 +125,7 @@ async def test_the_doctor_sees_what_is_broken_and_that_it_is_mended() -> None:
 
 
 async def test_the_doctor_sees_a_minority(tmp_path: Path) -> None:
-    """Without a leader it says what it could not ask; an old certificate shows."""
+    """Without a leader the doctor says what it could not ask; an old certificate is found."""
     given = files(tmp_path, pair(days=5))
     settings = {
         "tls.server.mode": "permissive",

@@ -1,4 +1,4 @@
-"""The client against real brokers: what is sent is where the client says, and is read as promised.
+"""The client against real brokers: messages lie where it says, and are read as promised.
 
 Every test runs under trio and under asyncio.
 """
@@ -140,7 +140,7 @@ def test_committed_messages_are_not_delivered_again(
 
 
 def test_seek_moves_a_queue(run: Run, namesrv_addr: str, topic: str) -> None:
-    """After a seek reading goes on at that offset, back or forth."""
+    """Reading goes on at the offset of a seek, back or forth."""
 
     async def main() -> None:
         async with Producer(namesrv_addr, "PG") as producer:
@@ -222,7 +222,7 @@ def test_a_handler_gets_each_queue_in_order(run: Run, namesrv_addr: str, topic: 
 
 
 def test_the_blocking_face_does_the_same(namesrv_addr: str, topic: str) -> None:
-    """Without an event loop: send, send soon, send a batch, iterate, commit."""
+    """Blocking clients send, send soon, send a batch, iterate and commit."""
     with blocking.Producer(namesrv_addr, "PG") as producer:
         first = producer.send(Message(topic, b"0"), key="k")
         soon = [producer.send_soon(Message(topic, b"%d" % n), key="k") for n in range(1, 5)]

@@ -1,4 +1,4 @@
-"""Transactions of consumers under each event loop and none; and over leaders that die."""
+"""Transactions of consumers under each event loop and without one, over leaders' deaths."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_it_is_the_same_without_an_event_loop(topic: str, namesrv_addr: str) -> 
 
 @dataclass
 class Work(Killing):
-    """What was sent, and what members know to be stored."""
+    """Sent messages, and those that members know to be stored."""
 
     stored: set[bytes] = field(default_factory=set)
     refused: Counter[str] = field(default_factory=Counter)

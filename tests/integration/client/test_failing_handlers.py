@@ -1,4 +1,4 @@
-"""Handlers that fail, against real brokers: nothing is lost, and nobody waits for one message.
+"""Handlers that fail, against real brokers: no message is lost, and none holds up others.
 
 Every test runs under trio and under asyncio. Levels of delay are shorter than the default's.
 """
@@ -46,7 +46,7 @@ async def send(namesrv_addr: str, topic: str, count: int) -> None:
 
 
 class Handled:
-    """What a handler saw: bodies in order, each with how often it had come again."""
+    """Bodies that a handler saw, in order, with how often each had come again."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bytes, int]] = []
@@ -119,7 +119,7 @@ def test_who_polls_may_send_a_message_back(run: Run, namesrv_addr: str, topic: s
 def test_the_blocking_face_survives_its_handler_too(
     namesrv_addr: str, topic: str, concurrency: int
 ) -> None:
-    """In the thread that calls `run`, and in several; leaving the block ends `run`."""
+    """A blocking handler's failures are retried, in one thread or several; leaving ends `run`."""
     handled = Handled()
     done = threading.Event()
     ended = threading.Event()
@@ -148,7 +148,7 @@ def test_the_blocking_face_survives_its_handler_too(
 def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """In seconds of any size; `Nack(delay_s=...)` goes before it."""
+    """A group's own schedule is in seconds; `Nack(delay_s=...)` goes before it."""
 
     async def main() -> None:
         came: list[float] = []
@@ -204,7 +204,7 @@ def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
 def test_messages_are_committed_one_by_one_and_the_last_poll_on_leaving(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """Nothing above a gap counts; a block that is left in order finishes what it polled."""
+    """Messages below a gap are committed, and a block that ends normally commits its last poll."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 6)
@@ -237,7 +237,7 @@ async def poll_count(consumer: Consumer, count: int) -> list[ReceivedMessage]:
 
 
 def test_dead_letters_are_listed_and_sent_again_once(namesrv_addr: str, topic: str) -> None:
-    """As new messages, with all that their senders gave them; a dry run sends nothing."""
+    """Dead letters are sent again once, as new messages; a dry run sends none."""
 
     async def dead() -> None:
         async with Producer(namesrv_addr, "PG") as producer:

@@ -1,4 +1,4 @@
-"""The client through failures of real brokers: no error, no loss, no copy, no disorder."""
+"""The client over failures of real brokers: no error, no loss, no copy, no disorder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def running(directory: Path) -> AsyncIterator[tuple[Cluster, Probe]]:
 
 
 class Sender:
-    """Sends one message after the other until told to stop, and remembers every acknowledgement."""
+    """A task that sends messages one after the other, and keeps every acknowledgement."""
 
     def __init__(self, producer: Producer, topic: str, key: str) -> None:
         self.producer, self.topic, self.key = producer, topic, key
@@ -166,7 +166,7 @@ async def test_a_paused_leader_is_left_behind(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 async def test_without_a_majority_a_send_ends_with_its_deadline(tmp_path: Path) -> None:
-    """With one node of three left, sends fail in time and say whether they may be stored.
+    """A send without a majority ends at its deadline, and says whether it may be stored.
 
     A message that was under way is of unknown outcome; one that found no leader is not stored.
     """

@@ -1,4 +1,4 @@
-"""Programs that make their clients first and fork then, as real processes with a real broker."""
+"""Programs that make their clients and fork then, as real processes with a real broker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WAIT_S = 60
 
 
 def send_equal_bodies(producer: Producer, topic: str) -> None:
-    """What a worker does after its fork: open what its parent has made, and use it."""
+    """Open and use the parent's producer, as a worker does after its fork."""
     with producer:
         for _ in range(MESSAGES):
             producer.send(Message(topic, b"equal"))
 
 
 def by_multiprocessing(context: BaseContext, producer: Producer, topic: str) -> list[int]:
-    """As a pool of workers."""
+    """Fork by a pool of workers; their statuses."""
     workers = [
         context.Process(target=send_equal_bodies, args=(producer, topic))  # type: ignore[attr-defined]
         for _ in range(CHILDREN)
@@ -39,7 +39,7 @@ def by_multiprocessing(context: BaseContext, producer: Producer, topic: str) -> 
 
 
 def by_os_fork(producer: Producer, topic: str) -> list[int]:
-    """As gunicorn with `--preload` and Celery's prefork do: a loop of `os.fork`."""
+    """Fork by `os.fork`, as gunicorn with `--preload` and Celery's prefork do; the statuses."""
     children = []
     for _ in range(CHILDREN):
         child = os.fork()

@@ -1,4 +1,4 @@
-"""A web application under gunicorn that makes its producer before the fork, as real processes."""
+"""A web application under gunicorn that makes its producer before the fork."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WAIT_S = 60
 
 
 def get(url: str) -> str:
-    """What the application answers."""
+    """The application's answer."""
     with urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310 - an address of ours
         said: str = answer.read().decode()
     return said
@@ -100,7 +100,7 @@ def test_workers_open_what_the_program_made_before_it_forked(
 
 @pytest.mark.slow
 def test_a_producer_that_was_open_before_the_fork_says_what_to_do(tmp_path: Path) -> None:
-    """At once, in each request, and the workers still end."""
+    """A request of an open producer's child fails at once with the remedy; workers still end."""
     with (
         local_cluster_in_thread(replicas=1) as cluster,
         served(tmp_path, cluster.namesrv_addr, early=True) as url,

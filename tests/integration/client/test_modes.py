@@ -1,4 +1,4 @@
-"""The ways to read, against a real broker: shared, everything, chosen queues, patterns, pauses."""
+"""Ways of reading, against a real broker: shared, all, chosen queues, patterns, pauses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 4) -> None:
-    """Messages 0 to `count`, one queue after the other."""
+    """Send messages 0 to `count`, one queue after the other."""
     async with Admin(namesrv_addr) as admin:
         await admin.topics.update(topic, read_queues=queues, write_queues=queues)
     async with Producer(namesrv_addr, "PG") as producer:
@@ -58,7 +58,7 @@ async def send(namesrv_addr: str, topic: str, count: int, queues: int = 4) -> No
 
 
 async def take(consumer: Consumer, count: int) -> list[int]:
-    """The numbers of so many messages; and of those that follow within a moment, if any do."""
+    """Numbers of `count` messages, and of those that follow within a moment."""
     found: list[int] = []
     while len(found) < count:
         found += [int(message.body) for message in await consumer.poll(timeout_s=10)]
@@ -91,7 +91,7 @@ def test_each_member_reads_everything_and_keeps_its_own_place(
 
 
 def test_chosen_queues_are_read_without_a_group(run: Run, namesrv_addr: str, topic: str) -> None:
-    """From the oldest, the next, or a time; nobody is asked, and nobody hears of it."""
+    """Queues are read from the oldest message, the next one or a time, without a group."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 8)
@@ -142,7 +142,7 @@ def test_a_queue_is_paused_moved_and_resumed(run: Run, namesrv_addr: str, topic:
 def test_topics_that_match_are_read_also_if_they_come_later(
     run: Run, namesrv_addr: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whole names; what does not match is not read."""
+    """Topics whose whole names match are read, also later ones, and no others."""
     monkeypatch.setattr("mqclient.limits.PATTERN_POLL_S", 0.1)
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_topics_that_match_are_read_also_if_they_come_later(
 def test_members_that_differ_are_refused_unless_they_may(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """With both named; who has left is no member any more."""
+    """A member that differs is refused with both named, unless it may, or the other has left."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 0)
@@ -184,9 +184,9 @@ def test_members_that_differ_are_refused_unless_they_may(
 def test_a_member_finishes_what_it_has_before_it_gives_a_queue_up(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """Another one joins in the middle of slow handlers: each is let finish, and that is committed.
+    """A member lets its slow handlers end and commits before it gives a queue up.
 
-    What the new reader began with before that commit is handled twice, and nothing is not.
+    Messages that the new reader began before that commit are handled twice, and none is missed.
     """
 
     async def main() -> None:
@@ -231,7 +231,7 @@ def test_a_member_finishes_what_it_has_before_it_gives_a_queue_up(
 def test_a_message_may_be_handled_again_in_its_place(
     run: Run, namesrv_addr: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Suspended: those behind it wait, in its queue or of its key; the others don't."""
+    """A suspended message holds up those behind it in its queue, or of its key, and no others."""
     monkeypatch.setattr("mqclient.limits.SUSPEND_S", 0.1)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Every command of our `mqadmin` against three real brokers, as a table and as JSON.
+"""Commands of our `mqadmin` against three real brokers, as a table and as JSON.
 
 One cluster, one producer and one consumer that stay connected, and for each command its arguments
 and what its result must show. A command that is missing in the list fails a test. They are called
@@ -97,7 +97,7 @@ async def known_to_the_brokers(namesrv: str) -> None:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Everything running, the clients in a thread, as long as the module's tests last."""
+    """A running cluster with clients in a thread, for the module's tests."""
     with new_cluster(tmp_path_factory.mktemp("commands"), namesrvs=2).running() as cluster:
         with start_blocking_portal("trio") as portal:
             clients, made = portal.start_task(prepare, cluster)
@@ -129,12 +129,12 @@ def registered(brokers: Any, scene: Scene) -> bool:
 
 
 def texts(*numbers: int) -> Callable[[Any, Scene], bool]:
-    """Just the messages with these numbers, in this order."""
+    """A check for exactly the messages with these numbers, in this order."""
     return lambda result, _: [int(message["text"]) for message in result] == [*numbers]
 
 
 class Step(NamedTuple):
-    """One call of a command: words of the command line, a check of `result`, words of the table.
+    """A call of a command: its words, a check of `result`, and words of the table.
 
     `again` makes what a deletion needs, before it is called for the second time.
     """
@@ -347,7 +347,7 @@ STEPS = [
 
 
 class Done(NamedTuple):
-    """What a command leaves: its exit status and what it printed."""
+    """A command's exit status and output."""
 
     returncode: int
     stdout: str
@@ -378,9 +378,9 @@ def run(scene: Scene, line: str, *more: str) -> Done:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.line)
 def test_a_command_shows_the_truth_to_people_and_to_programs(scene: Scene, step: Step) -> None:
-    """Both forms of one command; a change that is made twice is as good as once.
+    """A command shows the same in both forms; a repeated change succeeds.
 
-    Not so a deletion: of what is not there it is an error, since the name may be mistyped.
+    A repeated deletion is an error, since the name may be mistyped.
     """
     done = run(scene, step.line, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")

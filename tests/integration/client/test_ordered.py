@@ -46,9 +46,11 @@ async def send(namesrv_addr: str, topic: str, per_queue: int) -> None:
 def test_order_is_kept_while_members_come_and_go_and_handlers_fail(
     namesrv_addr: str, topic: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each queue's (or key's) messages are handled one at a time and in order, by three members of
-    which two are cancelled in the middle. Of a queue none comes twice; of a key those may that were
-    finished above a gap, and then in their order again."""
+    """Messages of a queue or a key are handled one at a time and in order, over three members.
+
+    Two of them are cancelled in the middle. Of a queue none comes twice; of a key those may that
+    were finished above a gap, and then in their order again.
+    """
     monkeypatch.setattr("mqclient.limits.SUSPEND_S", 0.01)
     rng = random.Random(7)
     handled: dict[object, list[int]] = defaultdict(list)
@@ -120,8 +122,10 @@ def progress(namesrv_addr: str, group: str, queue: MessageQueue) -> int:
 
 
 def test_a_member_that_stood_still_past_its_lock_is_fenced(namesrv_addr: str, topic: str) -> None:
-    """Its whole event loop does, with messages in hand; its locks end, another member takes one and
-    goes on. What the first one commits then changes nothing, and it gives the queue up."""
+    """A member whose event loop stood still past its lock commits nothing, and gives the queue up.
+
+    It has messages in flight; its locks end, another member takes one and goes on.
+    """
     trio.run(send, namesrv_addr, topic, 3)
     causes: list[str] = []
     goes_on = threading.Event()
@@ -162,7 +166,7 @@ def test_a_member_that_stood_still_past_its_lock_is_fenced(namesrv_addr: str, to
 def test_a_poisonous_message_blocks_its_queue_or_is_given_up(
     namesrv_addr: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the group wishes: for ever, or N times more; the other queues go on either way."""
+    """A failing message blocks its queue for ever, or is given up after N tries; others go on."""
     monkeypatch.setattr("mqclient.limits.SUSPEND_S", 0.01)
 
     async def main() -> None:

@@ -1,6 +1,6 @@
-"""Our own POP consumer against a real broker: acks, failures, members, time.
+"""The POP consumer against a real broker: acks, failures, members, time.
 
-Every test runs under trio and under asyncio, but those of the blocking face.
+Every test runs under trio and under asyncio, but those of blocking clients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 1) -> None:
-    """Messages 0 to `count`."""
+    """Send messages 0 to `count`."""
     async with Admin(namesrv_addr) as admin:
         await admin.topics.update(topic, read_queues=queues, write_queues=queues)
     async with Producer(namesrv_addr, "PG") as producer:
@@ -60,7 +60,7 @@ async def run_until(
 
 
 async def taken(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
-    """Poll until there are so many."""
+    """Poll until there are `count` messages."""
     found: list[PoppedMessage] = []
     with anyio.fail_after(10):
         while len(found) < count:
@@ -95,7 +95,7 @@ def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, 
 
 @BOTH_LOOPS
 def test_a_slow_handler_keeps_its_message(namesrv_addr: str, topic: str, run: Run) -> None:
-    """For `hold_s`; then another member gets it, and its ack comes too late."""
+    """A slow handler keeps its message for `hold_s`; then another member gets it."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 1)
@@ -207,7 +207,7 @@ def test_an_ordered_queue_is_handled_in_order_by_one_member_at_a_time(
 
 
 def test_a_member_that_differs_is_refused(namesrv_addr: str, topic: str, run: Run) -> None:
-    """As with members that pull."""
+    """A member that differs is refused, as one that pulls."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 1)
@@ -232,7 +232,7 @@ def test_a_member_that_differs_is_refused(namesrv_addr: str, topic: str, run: Ru
     ],
 )
 def test_parameters_that_can_not_be_are_refused(wrong: dict[str, object]) -> None:
-    """Before anything is asked of anybody."""
+    """A wrong parameter is refused before any connection."""
     values: dict[str, object] = {"group": "CG", "subscriptions": {"T": "*"}}
     with pytest.raises(BadInput):
         PopConsumer("127.0.0.1:1", **(values | wrong))  # type: ignore[arg-type]

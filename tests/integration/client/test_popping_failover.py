@@ -1,4 +1,4 @@
-"""Leaders die while our own consumers pop: nothing is lost, and what was acknowledged stays so."""
+"""POP over leaders' deaths: no message is lost, and acknowledged ones never come again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INVISIBLE_S = 3.0
 
 @dataclass
 class Work(Killing):
-    """What was sent, what members were given, and what they know to be acknowledged."""
+    """Messages by state: sent, given to members, and acknowledged for sure."""
 
     given: Counter[bytes] = field(default_factory=Counter)
     acked: set[bytes] = field(default_factory=set)
@@ -67,7 +67,7 @@ async def scene(cluster: Cluster) -> Work:
 def test_a_failover_loses_no_message_and_repeats_none_that_was_acknowledged(
     tmp_path: Path,
 ) -> None:
-    """Whoever was told that a message is done never sees it again."""
+    """A message whose ack was answered never comes again."""
     work = in_group_of_three(tmp_path, scene)
     repeated = sum(work.given.values()) - work.sent
     print(f"sent {work.sent}, given again {repeated}, acks not answered {work.unsure}")

@@ -1,4 +1,4 @@
-"""Transactions and delays through the death of real leaders: each message once, or never."""
+"""Transactions and delays over the death of real leaders: each message once, or never."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ async def read(namesrv: str, count: int) -> list[bytes]:
 
 
 async def test_the_leader_dies_between_half_message_and_end(cluster: Cluster) -> None:
-    """Twice: what is committed is read once, what is rolled back never, what was left open as the
+    """A committed message is read once and a rolled back one never, over two leaders' deaths.
 
-    checker says; a delayed message that waited meanwhile arrives once.
+    The checker decides about open ones; a delayed message that waited meanwhile arrives once.
     """
     namesrv, asked = cluster.layout.namesrv_addr, []
 

@@ -52,7 +52,7 @@ PATIENCE_S = 20.0
 
 
 class Order(msgspec.Struct):
-    """What a node process is told on its command line."""
+    """The command line of a node process."""
 
     node_id: str
     directory: str
@@ -75,10 +75,10 @@ class Machine:
         return entry.index
 
     def leading(self, term: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing as a new leader."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """Nothing to give up."""
+        """Do nothing as a follower."""
 
 
 async def run_node(order: Order) -> None:
@@ -126,7 +126,7 @@ async def run_node(order: Order) -> None:
 
 
 class Line:
-    """A control connection."""
+    """A node's control connection."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -233,7 +233,7 @@ class Group:
                 await trio.sleep(0.05)
 
     async def leader(self) -> str:
-        """Who serves; waits for it."""
+        """The serving leader, waited for."""
         with trio.fail_after(PATIENCE_S):
             while True:
                 for node_id in self.processes:
@@ -256,7 +256,7 @@ class Group:
                 await trio.sleep(0.05)
 
     def bodies(self, node_id: str) -> dict[int, bytes]:
-        """What a stopped node's log holds."""
+        """Bodies in a stopped node's log."""
         order = self.orders[node_id]
         log, _ = open_log(Path(order.directory) / "log", order.segment_bytes)
         entries = (log.reader.entry(index) for index in range(1, log.last_index + 1))
@@ -288,7 +288,7 @@ def group_of(size: int, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> Ite
 
 @dataclass
 class Load:
-    """Writers that append through whoever leads; what was acknowledged, and when."""
+    """Writers that append through the leader, with their acknowledgements and times."""
 
     group: Group
     acknowledged: dict[int, bytes] = field(default_factory=dict)
@@ -328,7 +328,7 @@ class Load:
             await self.more.wait()
 
     async def reaches(self, count: int) -> None:
-        """Wait until so many appends are acknowledged."""
+        """Wait until `count` appends are acknowledged."""
         with trio.fail_after(3 * PATIENCE_S):
             while len(self.acknowledged) < count:
                 await self.more.wait()
@@ -391,8 +391,7 @@ async def test_a_stopped_leader_is_replaced_and_comes_back_as_a_follower(tmp_pat
 async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_part(
     tmp_path: Path,
 ) -> None:
-    """Bytes of a stopped follower rot. It starts, says nothing until the leader has given it the
-    entries, and then holds what the others hold, byte by byte."""
+    """A follower with rotten bytes waits for the leader's entries, and then holds the others'."""
     with group_of(3, tmp_path) as group:
         group.start_all()
         async with load_on(group) as load:
@@ -418,8 +417,10 @@ async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_par
 async def test_rot_in_an_old_segment_of_a_leader_is_found_and_repaired_while_it_runs(
     tmp_path: Path,
 ) -> None:
-    """No start reads that segment. The node hands over, has the entries repaired by the new leader,
-    and takes part again: in the same process, which answers all the time."""
+    """A leader with a rotten old segment hands over, is repaired, and takes part again.
+
+    No start reads that segment. It goes on in the same process, which answers all the time.
+    """
     with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
         group.start_all()
         async with load_on(group) as load:
@@ -442,8 +443,7 @@ async def test_rot_in_an_old_segment_of_a_leader_is_found_and_repaired_while_it_
 async def test_what_the_disk_of_a_follower_cant_read_is_repaired_before_it_takes_part(
     tmp_path: Path,
 ) -> None:
-    """Two pages of its last segment, the one with the watermark, too: what it had acknowledged is
-    there again, and the file can be read."""
+    """A follower's unreadable pages are repaired, those with its watermark, too."""
     with group_of(3, tmp_path) as group:
         group.start_all()
         async with load_on(group) as load:
@@ -498,8 +498,10 @@ async def test_an_old_page_that_a_leader_cant_read_any_more_is_repaired_while_it
 async def test_bits_that_flip_under_running_nodes_are_repaired_under_load(
     part: int, tmp_path: Path
 ) -> None:
-    """In a follower's files, then in the leader's. Neither process ends, nobody else is misled, and
-    nothing that is acknowledged meanwhile is lost."""
+    """Flipped bits of a follower, and then of the leader, are repaired under load.
+
+    Neither process ends, no other node is misled, and no acknowledged append is lost.
+    """
     with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
         group.start_all(scrub_pause_s=0.5)
         async with load_on(group) as load:
@@ -519,9 +521,11 @@ async def test_bits_that_flip_under_running_nodes_are_repaired_under_load(
 async def test_a_leader_that_meets_rot_while_it_sends_stops_before_anybody_is_misled(
     tmp_path: Path,
 ) -> None:
-    """A follower that was away asks for old entries, one of which has a rotten header. The leader
-    finds that before it sends them, long before the scrub comes by, and is repaired; the follower
-    never gets a byte of it."""
+    """A leader that reads a rotten header sends none of it, and is repaired.
+
+    A follower that was away asks for old entries; the leader finds the rot long before the scrub
+    comes by.
+    """
     with group_of(3, tmp_path, segment_bytes=1 << 18) as group:
         group.start_all()
         leader = await group.leader()
@@ -541,7 +545,7 @@ async def test_a_leader_that_meets_rot_while_it_sends_stops_before_anybody_is_mi
 
 
 async def test_without_repair_a_damaged_log_is_refused(tmp_path: Path) -> None:
-    """Whoever wants to look first says so; not a byte is changed."""
+    """A damaged log is refused with `repair` off, and not a byte of it is changed."""
     with group_of(3, tmp_path) as group:
         group.start_all()
         async with load_on(group):

@@ -1,4 +1,4 @@
-"""Broker processes that are added to their group and removed from it, while messages are sent."""
+"""Broker processes that join their group and are removed from it, while messages are sent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_mqadmin(layout: Layout, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def mqadmin(layout: Layout, *arguments: str) -> Any:
-    """What a command prints as its result. It must succeed."""
+    """The result of a command, which must succeed."""
     done = run_mqadmin(layout, *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["result"]
@@ -53,7 +53,7 @@ def newcomer(directory: Path, layout: Layout) -> tuple[Cluster, NodeLayout]:
 
 
 class Sending:
-    """Sends one message after the other; none may fail."""
+    """A task that sends messages one after the other; none may fail."""
 
     def __init__(self, namesrv: str) -> None:
         self.sent = 0
@@ -89,9 +89,11 @@ async def stored(namesrv: str) -> int:
 
 
 async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path: Path) -> None:
-    """A fourth broker is started and added, then the one that leads is removed. Not one send fails.
-    What remains is a group of three: it survives one more, and its node that is restarted still
-    knows who the members are, whatever its config file says."""
+    """A node is added and the leader removed under sends, none of which fails.
+
+    What remains is a group of three: it survives one more death, and its node that is restarted
+    still knows the members, whatever its config file says.
+    """
     with new_cluster(tmp_path).running() as cluster:
         layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
         await serving(cluster)
@@ -137,8 +139,10 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
 
 
 async def test_a_group_shrinks_to_two_and_no_further(tmp_path: Path) -> None:
-    """Two go on serving. The last copy but one is not given away: the command fails, says why and
-    what to do, and again nothing has changed. One that leads hands over first, as ever."""
+    """A group of two refuses to lose a member, and says what to do.
+
+    A leader that is removed hands over first.
+    """
     with new_cluster(tmp_path).running() as cluster:
         layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
         await serving(cluster)
@@ -209,13 +213,13 @@ async def test_a_group_of_one_grows(tmp_path: Path) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when it holds."""
+    """Wait until a condition holds."""
     while not condition():  # noqa: ASYNC110 (others change it, without an event)
         await trio.sleep(0.02)
 
 
 async def wait_until_level(namesrv: str, members: list[str]) -> None:
-    """All members hold what the leader does, but for what is on its way."""
+    """Wait until all members are level with the leader, but for the newest entries."""
     with trio.fail_after(TIMEOUT_S):
         while True:
             async with Admin(namesrv) as admin:

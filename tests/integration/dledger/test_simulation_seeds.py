@@ -1,4 +1,4 @@
-"""The simulation: seeds that every run tries, and twice as many that none has tried yet.
+"""Seeds of the simulation: fixed ones, and twice as many that were never tried.
 
 The fixed ones tell whether a change broke something; the new ones look for what nobody has seen,
 more with every run. A run says at its end which they were. `--all` runs 1,960 more, on all cores.
@@ -30,7 +30,7 @@ def test_no_fixed_seed_breaks_an_invariant(nodes: int) -> None:
 
 
 def test_a_node_that_dies_while_the_judge_looks_has_died_like_others() -> None:
-    """To look writes out what the step had staged at its end, and the power failed at that."""
+    """The judge's look writes what a step had staged, and the power may fail at that."""
     assert_clean(range(733105514, 733105515), 5)
 
 
@@ -41,7 +41,7 @@ def test_a_repair_that_a_crash_has_cut_short_is_begun_anew() -> None:
 
 @pytest.mark.parametrize("nodes", NEW, ids="{}-nodes".format)
 def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) -> None:
-    """Nor a seed that no run had before."""
+    """New seeds break no invariant."""
     first = NEW_SEED_MIN + secrets.randbelow(NEW_SEED_MAX - NEW_SEED_MIN)
     seeds = range(first, first + NEW[nodes])
     say_at_the_end.append(f"new seeds of {nodes} nodes: {seeds.start}-{seeds.stop}")
@@ -54,7 +54,7 @@ def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) 
     ("nodes", "seeds"), [(3, range(130, 1700)), (5, range(110, 500))], ids=["3-nodes", "5-nodes"]
 )
 def test_no_seed_of_many_breaks_an_invariant(nodes: int, seeds: range) -> None:
-    """Nor seeds that were found to be hard, nor their neighbours."""
+    """Many seeds, hard ones and their neighbours among them, break no invariant."""
     assert_clean(seeds, nodes, jobs=None)
 
 

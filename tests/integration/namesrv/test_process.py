@@ -1,4 +1,4 @@
-"""`mqnamesrv` as a process: how it starts, ends, and serves on whatever is thrown at it."""
+"""`mqnamesrv` as a process: its start, its end, and hostile input."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_bad_config_is_one_clear_line_and_status_2(
 
 
 def test_a_bad_command_line_is_one_clear_line_and_status_2() -> None:
-    """So is a config file that is not there."""
+    """A wrong command line, or a missing config file, is one line and status 2."""
     for arguments in (["--bogus"], ["-p", "many"], ["-c", "/no/such/file"]):
         result = run(*arguments)
         assert (result.returncode, result.stderr.count("\n")) == (2, 1)
@@ -149,8 +149,10 @@ def test_garbage_costs_only_the_connection_that_sent_it() -> None:
 
 
 def test_connections_that_say_nothing_or_never_finish_leave_room_for_others() -> None:
-    """A thousand silent ones, and a hundred that begin a frame of 16 MiB and send 1 KiB of it: they
-    cost what arrives."""
+    """A thousand silent connections and a hundred half frames leave room for other clients.
+
+    Each costs the bytes that arrive: 1 KiB of a frame of 16 MiB.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = SILENT_CONNECTIONS + ANNOUNCING_CONNECTIONS + 200
     if hard < wanted:
@@ -182,7 +184,7 @@ def test_a_killed_server_resets_its_connections() -> None:
 
 
 def test_key_value_config_outlives_a_killed_name_server(tmp_path: Path) -> None:
-    """What was acknowledged is there after SIGKILL."""
+    """Acknowledged changes of the key-value config outlive SIGKILL."""
     path = tmp_path / "namesrv.toml"
     path.write_text(f'kvConfigPath = "{tmp_path / "kvConfig.json"}"\n')
 

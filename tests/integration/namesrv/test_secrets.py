@@ -73,7 +73,7 @@ def known_to(namesrv: str) -> set[str]:
 
 
 def test_a_broker_with_another_secret_gets_no_route_and_says_why(tmp_path: Path) -> None:
-    """The name server knows the one that proves itself; the other one's log names the reason."""
+    """A broker with the secret gets a route; another one's log names the reason."""
     right, wrong = (write_secret(tmp_path / name) for name in ("right", "wrong"))
     (port,) = free_ports(1)
     namesrv = f"127.0.0.1:{port}"

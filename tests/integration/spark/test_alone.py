@@ -1,4 +1,4 @@
-"""Replicas without a history: what they show, and what is said not to be judged.
+"""Replicas without a history: findings, and what is reported as not judged.
 
 One audit judges all groups of the short tests, each under a broker name of its own.
 """
@@ -55,7 +55,7 @@ def found(verdict: Verdict, broker: str = RUN.broker) -> set[tuple[object, ...]]
 
 
 def rewritten(replica: Replica, entries: int, *, term: int) -> None:
-    """The replica has so many of its entries, and another one behind."""
+    """Cut the replica's log, and append another entry."""
     kept = read_log(replica)[:entries]
     shutil.rmtree(folder_of(replica) / "log")
     log = LogWriter(folder_of(replica), RUN.segment_bytes)
@@ -66,7 +66,7 @@ def rewritten(replica: Replica, entries: int, *, term: int) -> None:
 
 
 def renumbered(group: Group, number: Callable[[int], int]) -> None:
-    """In all replicas alike, queue 1's offsets are others."""
+    """Renumber the offsets of queue 1 in all replicas alike."""
     for replica in group:
 
         def edit(message: StoredMessage) -> list[StoredMessage]:
@@ -84,7 +84,7 @@ def flipped(group: Group) -> None:
 
 
 def copies(group: Group) -> None:
-    """All say in their manifests how far they were committed; one lost its tail and has another."""
+    """Give all replicas a manifest with their commit index; one has another tail."""
     manifest = Manifest(1, 0, 0, read_log(group[0])[COMMITTED].position, 0, 0, 0, 0, 0, 0)
     for replica in group:
         (folder_of(replica) / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))
@@ -98,7 +98,7 @@ def damaged(group: Group) -> None:
 
 
 def twice(group: Group) -> None:
-    """All have an index twice; behind it one has another entry than the others."""
+    """Give all replicas an index twice; one has another entry behind it."""
     for replica in group:
         entries = read_log(replica)
         shutil.rmtree(folder_of(replica) / "log")
@@ -163,7 +163,7 @@ def test_what_replicas_show_by_themselves_is_found(verdict: Verdict) -> None:
 
 
 def test_what_copies_say_was_committed_must_be_in_all(verdict: Verdict) -> None:
-    """By their manifests: then a lost tail is a loss, and another one is a difference."""
+    """Copies with manifests must all have the committed entries, and no others."""
     assert found(verdict, "copies") == {(5, "changed", "n1"), (13, "different", "n1")}
     (note,) = [note for note in verdict.notes if note.startswith("copies: ")]
     assert note.startswith("copies: compared from position 0 to ")
@@ -176,13 +176,13 @@ def test_the_order_of_a_queue_is_seen_in_the_log(verdict: Verdict, name: str) ->
 
 
 def test_a_damaged_replica_is_not_asked_for_the_order(verdict: Verdict) -> None:
-    """Places that it can't show are no holes, and faults of the others are still found."""
+    """A damaged replica's gaps are not holes in the order, and others' faults are found."""
     assert (5, "damaged", "n0") in found(verdict, "damaged")
     assert {each for each in found(verdict, "damaged") if each[0] == 4} == {(4, "hole", "n1, n2")}
 
 
 def test_replicas_are_compared_beyond_an_index_that_all_have_twice(verdict: Verdict) -> None:
-    """Such an index is no place where terms of replicas differ: what differs behind it is found."""
+    """Differences behind an index that all replicas have twice are found."""
     expected = {(5, "disordered", "n0, n1, n2"), (13, "different", "n1")}
     assert found(verdict, "twice") >= expected
 
@@ -202,7 +202,7 @@ def test_files_that_are_made_from_the_log_are_compared_with_it(verdict: Verdict)
 
 
 def alone(directory: Path) -> Group:
-    """A sound group."""
+    """A sound group of replicas."""
     return planting.replicas_of(write_run(RUN, directory)[1])
 
 

@@ -1,4 +1,4 @@
-"""Whatever the lines of a history hold, its audit comes to a verdict, and says what was no line."""
+"""A history with any lines is judged, and its wrong lines are counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def a_run(name: str) -> SmallRun:
 
 
 def odd_lines(run: SmallRun) -> Iterator[bytes]:
-    """For each kind, field and value an event of the run with that value; some twice."""
+    """Events of the run with each field set to each value, some twice."""
     draw = Random(7)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for event in run.events:
@@ -66,7 +66,7 @@ def odd_lines(run: SmallRun) -> Iterator[bytes]:
 
 
 def test_no_line_ends_an_audit(session: SparkSession, tmp_path: Path) -> None:
-    """In the order of time and out of it: odd lines are counted, and all properties judged."""
+    """Odd lines, in order of time or out of it, are counted, and all properties are judged."""
     runs = [a_run("aa"), a_run("bb")]
     history, stores = write_runs(runs, tmp_path / "runs")
     folder = tmp_path / "history"
@@ -86,7 +86,7 @@ def test_no_line_ends_an_audit(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_broker_without_a_store_is_named(session: SparkSession, tmp_path: Path) -> None:
-    """What was acknowledged by it can't be judged."""
+    """A broker without a store is named, since its acknowledgements can't be judged."""
     run = small_run("cc", "cc")
     (ack, *_) = run.of("ack", waiting=None, topic=TOPIC)
     ack["broker"] = "strange"

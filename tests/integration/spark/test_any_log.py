@@ -1,4 +1,4 @@
-"""Whatever a log says, with every checksum right, its audit comes to a verdict.
+"""A log with any content and right checksums is judged.
 
 A broker that writes nonsense, and its checksums over that, is no disk that damages bytes: nothing
 but the audit's own reading stands between what it wrote and the judges.
@@ -64,7 +64,7 @@ def changed(value: Any) -> Iterator[Any]:
 
 
 def odd_changes() -> Iterator[Odd]:
-    """Changes of state: each field of each kind that judges read, and what is none."""
+    """Changes of state: each field of each kind that judges read, and wrong ones."""
     for name, arguments in CHANGES.items():
         for other in changed(arguments):
             yield Kind.CONTROL, msgspec.msgpack.encode((name, other)), 9, None

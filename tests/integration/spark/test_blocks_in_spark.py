@@ -1,4 +1,4 @@
-"""The Python of the pages that needs Spark does what the page says, as it stands there."""
+"""Python of the pages that needs Spark does as the page says, word by word."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Topics by a client of a local Spark Connect server. It takes half a minute; the short form of it
-are the same reads and writes in one process (`test_topics.py`, `test_sink_once.py`)."""
+"""Topics through a local Spark Connect server.
+
+The test takes half a minute; its short form is the same reads and writes in one process
+(`test_topics.py`, `test_sink_once.py`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ ROWS = 100
 CLIENT = Path(__file__).with_name("connect_client.py")
 LIBRARIES = Path(__file__).parents[3] / ".cache" / "spark-connect"
 NEEDED = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.71", "zstandard")
-"""By PySpark's extra `connect`, beside what is installed."""
+"""Requirements of PySpark's extra `connect`, beside what is installed."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,10 @@ def libraries() -> Path:
 
 
 def test_a_connect_client_writes_copies_and_reads_topics(tmp_path: Path, libraries: Path) -> None:
-    """In batch and as a stream, each row once; the source is found by its name alone."""
+    """A Connect client reads and writes topics, in batch and as a stream, each row once.
+
+    The source is found by its name alone.
+    """
     (tmp_path / "java").mkdir()
     environment = os.environ | {
         "JAVA_HOME": str(prepare_java_home(tmp_path / "java", find_java())),

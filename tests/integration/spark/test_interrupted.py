@@ -1,4 +1,4 @@
-"""The command `mqaudit` and Ctrl-C, with a real Java."""
+"""Ctrl-C at the command `mqaudit`, with a real Java."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = Run(messages=200, queues=4, batch=20, segment_bytes=65_536)
 
 @pytest.mark.parametrize("step", ["starting Spark", "reading the history"])
 def test_ctrl_c_ends_an_audit_with_one_line_and_leaves_nothing(tmp_path: Path, step: str) -> None:
-    """As a terminal sends it, to Java, too: no traceback, no process, no file."""
+    """Ctrl-C reaches Java, too, and leaves one line, no traceback, no process and no file."""
     history, stores = write_run(RUN, tmp_path / "run")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -52,7 +52,7 @@ def test_ctrl_c_ends_an_audit_with_one_line_and_leaves_nothing(tmp_path: Path, s
 
 
 def _in_group(group: int) -> list[str]:
-    """What runs in a process group; one that is dead and not waited for as yet does not count."""
+    """Names of processes in a group, without zombies."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A packed history has the verdict of the lines that it was packed from."""
+"""A packed history has the same verdict as its lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN = Run(messages=120, queues=4, batch=20, segment_bytes=65_536, nodes=("n0", "
 
 
 def what_was_found(verdict: Verdict) -> tuple[object, ...]:
-    """All of it; of an exhibit's lines the events, without what is kept in `rest`."""
+    """Findings of a verdict; of an exhibit's lines the events without `rest`."""
     found = []
     for each in verdict.written().properties:
         shown = [

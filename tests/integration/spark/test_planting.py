@@ -1,4 +1,4 @@
-"""Every planted fault is caught: by the right property, with the message and the replica named.
+"""Planted faults are caught by the right property, with the message and the replica named.
 
 An audit takes seconds, however many runs it judges: one judges nearly all runs here, each under a
 broker name of its own.
@@ -79,7 +79,7 @@ class Copy:
         return self.history / f"{self.run.broker}.{client}.jsonl"
 
     def edit(self, changes: dict[tuple[str, int], Callable[[Event], list[Event]]]) -> None:
-        """Put other events in the place of those of a kind and a message."""
+        """Replace the events of a kind and a message."""
         by_id = {
             (kind, self.run.message_id(number)): change
             for (kind, number), change in changes.items()
@@ -245,7 +245,7 @@ def audited(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_clean_run_has_no_violation(audited: Audited) -> None:
-    """Nothing is found in a run as it should be, and everything in it is counted."""
+    """A clean run has no violation, and all of it is counted."""
     assert audited.found("clean") == {}
     stored = audited.verdict.counts["stored"]
     assert isinstance(stored, dict)
@@ -327,7 +327,7 @@ def test_what_was_never_sent_or_never_stored_is_found(
 
 @pytest.mark.parametrize("name", ["zeros", "short"])
 def test_a_truncated_last_segment_is_found(name: str, audited: Audited) -> None:
-    """What was acknowledged in the entries that were cut off is lost on this replica."""
+    """Acknowledged messages in cut entries are lost on that replica."""
     violations = audited.found(name)
     last = {("lost", number, "n2") for number in range(380, 400)}
     assert last <= violations[1]
@@ -372,7 +372,7 @@ def test_what_can_not_be_concluded_is_no_violation(audited: Audited) -> None:
 
 
 def test_a_clock_that_falls_blames_nobody(audited: Audited) -> None:
-    """Of a producer and a consumer: what each noted later is too early. It is said whose."""
+    """A client whose clock fell is named, and no other accused."""
     assert audited.found("fallen") == {}
     assert {note.split(" fell")[0] for note in audited.verdict.notes} >= {
         "the clock of fallen.consumer-1",
@@ -422,7 +422,7 @@ def test_lines_that_cannot_be_read_hide_no_loss(
 
 
 def test_a_run_that_goes_on_is_undecided(copy: Copy, session: SparkSession) -> None:
-    """What was stored after the history was copied looks like thousands of phantoms."""
+    """A history that was copied during its run is undecided, in spite of thousands of phantoms."""
     for path in copy.history.iterdir():
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         ends = [event["t"] for event in lines if event["kind"] != "end"]
@@ -439,7 +439,7 @@ def test_a_run_that_goes_on_is_undecided(copy: Copy, session: SparkSession) -> N
 
 
 def test_a_client_without_a_file_is_named(copy: Copy, session: SparkSession) -> None:
-    """Its absence would look like thousands of phantoms; so would one that is compressed."""
+    """A missing or compressed file of a client is named, as it would look like phantoms."""
     with copy.file("harness").open("a") as file:
         for client in ("alone.producer-0", "alone.producer-7"):
             file.write(json.dumps({"kind": "started", "t": LATER, "client": client}) + "\n")

@@ -1,4 +1,4 @@
-"""The sink in a real Spark: each row of a committed batch is in its topic, at least once."""
+"""The sink in a real Spark stores each row of a committed batch at least once."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ def cluster() -> Iterator[ThreadedCluster]:
 
 
 def rows_of(session: SparkSession, cluster: ThreadedCluster, topic: str) -> list[tuple[int, str]]:
-    """What readers see of a topic: the number in each body, and the key."""
+    """Rows that readers see of a topic: the number in each body, and the key."""
     options = {"nameServer": cluster.namesrv_addr, "subscribe": topic}
     table = session.read.format("rocketmq").options(**options).load()
     return [(int(bytes(row.value)), row.key) for row in table.select("value", "key").collect()]
 
 
 def test_a_table_is_written(session: SparkSession, cluster: ThreadedCluster) -> None:
-    """From several tasks, with keys, tags, properties and times, to one topic or several; what
-    can't be written is told, and nothing of it is stored."""
+    """Several tasks write a table to one topic or several; a wrong row is told, and none stored.
+
+    Rows have keys, tags, properties and times.
+    """
     table = session.range(0, ROWS, 1, 3).selectExpr(
         "cast(id as string) value", "concat('k', id % 7) key", "'t' tags",
         "map('n', cast(id as string)) properties", "timestamp'2026-11-27 00:00:00' bornTimestamp",
@@ -97,7 +99,7 @@ class Dying(RocketmqSource):
 def test_a_stream_that_died_within_a_batch_loses_no_row(
     session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
 ) -> None:
-    """That batch is stored again, the others once."""
+    """A batch within which the stream died is stored again, and the others once."""
     with cluster.producer("P") as producer:
         for number in range(ROWS):
             producer.send(

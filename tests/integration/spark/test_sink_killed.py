@@ -1,4 +1,4 @@
-"""Drivers, executors and leaders are killed under a query from topic to topic: each row is there.
+"""Kills of drivers, executors and leaders under a query from topic to topic lose no row.
 
 The short form kills the driver within a decision, an executor and a leader; `test_sink_once.py`
 ends queries at each step without processes. The long form kills the driver at each step of a
@@ -161,7 +161,7 @@ def rows_of(address: str, topic: str) -> dict[str, list[int]]:
 
 
 def check(cluster: Cluster, rows: int) -> None:
-    """Each row is in the topic once, and those of a key are in order."""
+    """Assert that each row is in the topic once, and those of a key in order."""
     found = rows_of(cluster.layout.namesrv_addr, "Out")
     assert found == {f"k{key}": [*range(key, rows, KEYS)] for key in range(min(KEYS, rows))}
 

@@ -1,4 +1,4 @@
-"""The exactly-once sink in a real Spark: each row is in its topic once, wherever a query ends."""
+"""The exactly-once sink in a real Spark stores each row once, wherever a query ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cluster() -> Iterator[ThreadedCluster]:
 
 
 def rows_of(session: SparkSession, cluster: ThreadedCluster, topic: str) -> list[tuple[int, str]]:
-    """What readers see of a topic: the number in each body, and the key."""
+    """Rows that readers see of a topic: the number in each body, and the key."""
     options = {"nameServer": cluster.namesrv_addr, "subscribe": topic}
     table = session.read.format("rocketmq").options(**options).load()
     return [(int(bytes(row.value)), row.key) for row in table.select("value", "key").collect()]
@@ -97,7 +97,7 @@ def failing(step: str) -> type[RocketmqSource]:
 def test_a_table_is_written_whole_or_not_at_all(
     session: SparkSession, cluster: ThreadedCluster
 ) -> None:
-    """From several tasks; nothing is seen of a write one of whose tasks fails."""
+    """A write one of whose tasks fails is not seen at all."""
     table = session.range(0, ROWS, 1, 3).selectExpr(
         "cast(id as string) value", f"concat('k', id % {KEYS}) key"
     )
@@ -152,8 +152,11 @@ def test_a_write_within_foreach_batch_is_one_of_its_own(
 def test_a_stream_goes_on_wherever_it_ended(
     session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
 ) -> None:
-    """After tasks wrote, before the commit, after the decision, and after our commit before Spark's
-    commit log, while each task ran twice: each row is there once, by key in order."""
+    """A query that ends at any step goes on with each row once, in order by key.
+
+    The steps: after tasks wrote, before the commit, after the decision, and after our commit before
+    Spark's commit log; each task runs twice.
+    """
     sent = 0
 
     def send() -> None:

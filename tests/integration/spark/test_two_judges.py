@@ -1,4 +1,4 @@
-"""Two judges that share no line of judging must find the same in the same files.
+"""Two judges that share no code find the same in the same files.
 
 One audit judges all the small runs of this file, each under a broker name of its own: Spark's cost
 is one of jobs, not of rows.
@@ -74,7 +74,7 @@ FLIPPED = [
 
 @dataclass(frozen=True)
 class Judged:
-    """What both judges found; the other one only in logs whose bytes are sound."""
+    """Findings of both judges; the second looks at sound bytes alone."""
 
     rows: Rows
     second: Found
@@ -83,7 +83,7 @@ class Judged:
 
     @cached_property
     def found(self) -> Found:
-        """What the audit found, by broker."""
+        """The audit's findings by broker."""
         found: Found = defaultdict(set)
         for number, row in self.rows:
             names = ("message_id", "replica", "queue_id", "queue_offset")
@@ -95,8 +95,10 @@ class Judged:
 def judged_runs(
     session: SparkSession, runs: Sequence[SmallRun], folder: Path, rotten: Sequence[str] = ()
 ) -> Judged:
-    """Judge the runs by one audit, and those that are not rotten by the other judge. Of a rotten
-    run a bit of the log of n1 turns."""
+    """Judge the runs by one audit, and those that are not rotten by the other judge.
+
+    Of a rotten run a bit of the log of n1 turns.
+    """
     history, stores = write_runs(runs, folder)
     replicas = planting.replicas_of(stores)
     own = defaultdict(list)
@@ -118,7 +120,7 @@ def judged_runs(
 
 
 def events_of(history: Path, brokers: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """What a history says of each broker, and what it says of all."""
+    """Events of a history by broker, each with the events about all."""
     of_all, own = [], defaultdict(list)
     for line in history.read_text().splitlines():
         event = json.loads(line)
@@ -129,7 +131,7 @@ def events_of(history: Path, brokers: Sequence[str]) -> Iterator[tuple[str, list
 
 
 def referred(replicas: Sequence[Replica], events: Sequence[dict[str, Any]]) -> set[Finding]:
-    """What the reference judge finds in one broker's run."""
+    """The reference judge's findings in one broker's run."""
     logs = {replica.node: read_log(replica) for replica in replicas}
     begins = {replica.node: replica.begin for replica in replicas}
     topics, levels = (TOPIC, OUTPUTS), {TOPIC: QUEUES}
@@ -161,7 +163,7 @@ def without_ties(found: set[Finding]) -> set[Finding]:
 
 
 def disagreements(judged: Judged, planted: dict[str, list[str]]) -> list[str]:
-    """Run by run, what one judge found and the other did not."""
+    """Findings of one judge alone, run by run."""
     told = []
     for name, plants in planted.items():
         first, other = without_ties(judged.found[name]), without_ties(judged.second[name])
@@ -237,7 +239,7 @@ ROTTEN = [f"d{number:04}" for number in range(len(FLIPPED))]
 
 @pytest.fixture(scope="module")
 def judged(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """One audit of all that the tests here look at."""
+    """One audit of all runs that these tests look at."""
     runs = [planted(fault.plant, name) for name, fault in FAULTY.items()]
     runs += [planted(plant, name) for name, plant in ODD.items()]
     runs += [planted(lacks_what_a_node_has_lower, LOWER)]
@@ -248,7 +250,7 @@ def judged(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_each_planted_fault_is_found_by_both_judges(judged: Judged, name: str) -> None:
-    """By its property and its word; what else they find is the same."""
+    """A planted fault is found by both judges, who also agree on the rest."""
     fault = FAULTY[name]
     for by_one in (judged.found[name], judged.second[name]):
         assert (fault.number, fault.what) in {finding[:2] for finding in by_one}, fault.name
@@ -257,7 +259,7 @@ def test_each_planted_fault_is_found_by_both_judges(judged: Judged, name: str) -
 
 @pytest.mark.parametrize("name", ODD)
 def test_what_only_looks_odd_is_found_by_neither(judged: Judged, name: str) -> None:
-    """Nothing at all is said of such a run."""
+    """A run that only looks odd has no finding at all."""
     assert (judged.found[name], judged.second[name]) == (set(), set()), ODD[name].__name__
 
 
@@ -292,7 +294,7 @@ def test_two_judges_agree_on_more_random_runs(
 
 
 def test_a_bit_anywhere_in_an_entry_is_named(judged: Judged) -> None:
-    """With the replica and the place, and of no other replica anything is said."""
+    """A flipped bit is named with its replica and place, and no other replica is accused."""
     own = [(number, row) for number, row in judged.rows if row["broker"] in ROTTEN]
     damaged = {row["broker"] for number, row in own if (number, row["what"]) == (5, "damaged")}
     assert damaged == {*ROTTEN}
@@ -300,7 +302,7 @@ def test_a_bit_anywhere_in_an_entry_is_named(judged: Judged) -> None:
 
 
 def test_whatever_is_found_can_be_shown(judged: Judged, session: SparkSession) -> None:
-    """By the lines and the bytes that it is about: of each property and word the first."""
+    """The first finding of each property and word has its lines or its bytes."""
     first = {(number, row["what"]): (number, row) for number, row in judged.rows}
     shown = exhibits(session, judged.history, judged.replicas, [*first.values()])
     assert len(shown) == len(first) > 50

@@ -1,4 +1,4 @@
-"""A session that is watched: how far its queries are behind, and lines of long jobs."""
+"""A watched session: its queries' lag, and lines of long jobs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ WAIT_S = 60.0
 def test_a_query_shows_how_far_it_is_behind(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each batch, by what brokers have then, at `/metrics` too; and no more when it has
-    ended. A job that takes long prints lines."""
+    """A query's lag is shown after each batch, at `/metrics` too, until it ends.
+
+    It goes by what brokers have then. A job that takes long prints lines.
+    """
     shown: list[tuple[Any, ...]] = []
     show = Figures.show
 
