@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dledger.ledger.ledger import Ledger, open_ledger
     from dledger.log.entry import Draft, Entry, Kind
     from dledger.raft.appends import Appended
-    from dledger.raft.replication.applying import StateMachine
+    from dledger.raft.replication.state_machine import StateMachine
     from dledger.raft.roles import Timing
 
 __all__ = [

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
         ClientError,
         HandlerTimeout,
         HomeUnsure,
-        ManyFailed,
         NoLeader,
         NoReply,
         NoRoute,
@@ -90,7 +89,7 @@ if TYPE_CHECKING:
     )
     from mqclient.metrics import Metrics
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
-    from mqclient.producing.chunks.many import SentMany
+    from mqclient.producing.chunks.many import ManyFailed, SentMany
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
     from mqclient.producing.waiting.transactions import Decision, Transaction
@@ -178,13 +177,13 @@ _HOMES = {
     "mqclient.bulk.writer": "BulkWriter",
     "mqclient.consuming.consumer": "Consumer",
     "mqclient.errors": "AcrossGroups BadMessage BatchLost BufferFull ClientClosed ClientError "
-    "HandlerTimeout HomeUnsure ManyFailed NoLeader NoReply NoRoute NotAssigned "
+    "HandlerTimeout HomeUnsure NoLeader NoReply NoRoute NotAssigned "
     "OffsetsMoved PartlyDone ProducerFenced RecallTooLate Refused SendError SendFailed "
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
     "TransactionEnded TransactionUnanswered TransactionUnknown Undecodable",
     "mqclient.metrics": "Metrics",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
-    "mqclient.producing.chunks.many": "SentMany",
+    "mqclient.producing.chunks.many": "ManyFailed SentMany",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
     "mqclient.consuming.popping.consumer": "PopConsumer",

@@ -13,6 +13,7 @@
         |   +-- SendFailed       definitely not stored
         |   |   +-- ProducerFenced   a newer instance has this producer's name
         |   +-- SendUnknown      stored or not: no answer came inside the deadline
+        |   +-- ManyFailed       some of many messages were not (`producing.chunks.many`)
         |   +-- BufferFull       not even accepted: the producer holds as much as it may
         +-- TransactionUnknown   a commit or rollback was not answered inside the deadline
         +-- TransactionEnded     a transaction had ended in the other way already
@@ -38,14 +39,8 @@ again, brokers recognise it for a while, but only if it was sent alone both time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from dledger.errors import BadInput, DledgerError
 from dledger.remoting.json_dialect import MessageQueue
-
-if TYPE_CHECKING:
-    from mqclient.producing.chunks.many import SentMany
 
 
 class ClientError(DledgerError):
@@ -143,26 +138,6 @@ class SendUnknown(SendError):
     """The message may or may not be stored: a server that got it did not answer in time."""
 
     definite = False
-
-
-class ManyFailed(SendError):
-    """Some of many messages were not acknowledged; `sent` has the outcome of each.
-
-    The error is definite if the outcome of each failed message is.
-    """
-
-    def __init__(self, sent: SentMany, failures: Sequence[tuple[int, SendError]]) -> None:
-        failed = sum(count for count, _ in failures)
-        worst = next((error for _, error in failures if not error.definite), failures[0][1])
-        super().__init__(
-            f"{failed} of {len(sent)} messages were not acknowledged, some for this: "
-            f"{worst.reason}",
-            worst.topic,
-            worst.broker_name,
-            worst.unique_key,
-        )
-        self.definite = worst.definite
-        self.sent = sent
 
 
 class BufferFull(SendError):

@@ -39,7 +39,7 @@ from dledger.log.segments.retention import SegmentInfo
 from dledger.raft.appends import Appended, OnDone
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
-from dledger.raft.replication.applying import StateMachine
+from dledger.raft.replication.state_machine import StateMachine
 from dledger.raft.roles import Role
 from dledger.trust.rolling import Secrets
 from dledger.trust.secret import require_secret

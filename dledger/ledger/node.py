@@ -27,7 +27,7 @@ from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import RaftEngine
 from dledger.raft.limits import PREFERRED_HEALTHY_S
 from dledger.raft.membership.members import Members
-from dledger.raft.replication.applying import StateMachine
+from dledger.raft.replication.state_machine import StateMachine
 from dledger.world import world
 
 log = get_logger("dledger.ledger.ledger")

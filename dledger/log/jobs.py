@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dledger.failpoints import failpoint
 from dledger.log.head import LogHead
 from dledger.log.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from dledger.log.store import SegmentedLog
 
 
 class SyncJob(NamedTuple):
@@ -33,7 +31,7 @@ class SyncJob(NamedTuple):
 class TrimJob:
     """The removal of old segments from the disk. Slow, so `run` may be called in a thread."""
 
-    log: SegmentedLog
+    remove: Callable[[TrimJob], None]
     head: LogHead
     paths: tuple[Path, ...]
     replacements: int
@@ -41,4 +39,4 @@ class TrimJob:
     def run(self) -> None:
         """Say durably where the log begins, then remove. OSError leaves a log that can be read."""
         failpoint("log.trim")
-        self.log.remove_head(self)
+        self.remove(self)

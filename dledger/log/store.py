@@ -350,7 +350,9 @@ class SegmentedLog:
         head = self.reader.head_before(segments[count].first_index)
         removed = self._contents.trim(count, head)
         self._retired += removed
-        return TrimJob(self, head, tuple(segment.path for segment in removed), self.replacements)
+        return TrimJob(
+            self.remove_head, head, tuple(segment.path for segment in removed), self.replacements
+        )
 
     def remove_head(self, job: TrimJob) -> None:
         """Run a job of :meth:`trim`, unless the log was replaced meanwhile and has another head."""

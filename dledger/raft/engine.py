@@ -67,12 +67,13 @@ from dledger.raft.messages import Ack, PeerMessage
 from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
 from dledger.raft.peers import Peers
-from dledger.raft.replication.applying import Applying, StateMachine
+from dledger.raft.replication.applying import Applying
 from dledger.raft.replication.base_state import BaseState
 from dledger.raft.replication.majority_space import MajoritySpace
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving
 from dledger.raft.replication.sending import Sending
+from dledger.raft.replication.state_machine import StateMachine
 from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.raft.roles import Role, Standing, Timing
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from dledger.raft.library.transport import PeerTransport
     from dledger.raft.membership.members import Members
     from dledger.raft.peers import Peers
-    from dledger.raft.replication.applying import StateMachine
     from dledger.raft.replication.base_state import BaseState
+    from dledger.raft.replication.state_machine import StateMachine
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from dledger.log.entry import (
 )
 from dledger.raft.appends import Appended
 from dledger.raft.membership.configuration import Member, check_member
-from dledger.raft.replication.applying import StateMachine
+from dledger.raft.replication.state_machine import StateMachine
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
 

@@ -107,6 +107,14 @@ def test_what_stands_side_by_side_forms_no_ring(modules: list[Source]) -> None:
     assert not wrong, chr(10).join(wrong)
 
 
+def test_no_modules_import_each_other_in_a_circle(modules: list[Source]) -> None:
+    """Not even for types. The face of a package, which hands its modules' names on, is none."""
+    inner = {module.name: module for module in modules if module.path.name != "__init__.py"}
+    graph = {name: {*module.imports & inner.keys()} for name, module in inner.items()}
+
+    assert not rings(graph), rings(graph)
+
+
 def parting(name: str, other: str) -> tuple[str, str, str]:
     """The package where two names part, and what each is below it."""
     ours, theirs = name.split("."), other.split(".")

@@ -13,7 +13,7 @@ from dledger.ledger.config import LedgerConfig
 from dledger.ledger.ledger import open_ledger
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.program import extras
-from dledger.raft.replication.applying import StateMachine
+from dledger.raft.replication.state_machine import StateMachine
 from mqbroker.mqbroker import main as mqbroker
 from mqchaos import demo, mqchaos
 from mqchaos.run.load.workload import read_lines

@@ -22,9 +22,8 @@ from dledger.remoting.record import Record
 from dledger.remoting.record.columns import RecordColumns, record_starts
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, always
-from mqbroker.leader.appending.drafts import PlainDraft
+from mqbroker.leader.appending.drafts import NotedDraft, PlainDraft
 from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
-from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log

@@ -34,9 +34,8 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from dledger.remoting.record import TRANSACTION_BITS, Record, place_records
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import NewRecord, PlainDraft, RecordsDraft
+from mqbroker.leader.appending.drafts import NewRecord, NotedDraft, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
-from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.role import Role

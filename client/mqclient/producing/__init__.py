@@ -9,6 +9,7 @@
 ``outbox``        messages whose outcome is not known yet
 ``pending``       such a message, as `send_nowait` returns it
 ``measuring``     what a producer counts, for whoever collects it
+``measured_outbox``  counts what is refused
 ``batching``      which messages go together, and when (pure)
 ``batch``         one batch, and each message's place in it (pure)
 ``sending``       sends batches to the leaders of broker groups

@@ -1,14 +1,9 @@
-"""Figures of a producer that is made with metrics: counted by batches, not by messages.
-
-What is refused before it is in a batch is counted here, too, around the calls that refuse it. A
-producer without metrics has a plain outbox.
-"""
+"""Figures of a producer that is made with metrics: counted by batches, not by messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from dledger.errors import DledgerError
 from dledger.world import steady_s
@@ -16,10 +11,8 @@ from mqclient.metrics import Labels, MeasuredClient, Metrics
 from mqclient.models import Message
 from mqclient.producing.batch import Batch, Kind, Slot
 from mqclient.producing.batching import Budget
-from mqclient.producing.outbox import Outbox
 
 About: TypeAlias = "str | Message | Sequence[Message]"
-CallT = TypeVar("CallT", bound="Callable[..., Any]")
 
 
 class Measured(MeasuredClient):
@@ -59,39 +52,3 @@ class Measured(MeasuredClient):
         yield "pending_messages_limit", labels, budget.messages_max
         yield "pending", labels, budget.size_bytes
         yield "pending_limit", labels, budget.bytes_max
-
-
-def _counting(method: CallT) -> CallT:
-    """A call of an outbox that counts what it refuses."""
-
-    @wraps(method)
-    def call(outbox: MeasuredOutbox, about: About, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(outbox, about, *args, **kwargs)
-        except DledgerError as error:
-            outbox.measured.refused(about, error)
-            raise
-
-    return cast("CallT", call)
-
-
-class MeasuredOutbox(Outbox):
-    """An outbox that counts the messages it refuses."""
-
-    measured: Measured
-
-    check_room = _counting(Outbox.check_room)
-    choose = _counting(Outbox.choose)
-    choose_each = _counting(Outbox.choose_each)
-    gather = _counting(Outbox.gather)
-    put = _counting(Outbox.put)
-    put_together = _counting(Outbox.put_together)
-    chunks = _counting(Outbox.chunks)
-
-    async def wait_ready(self, topic: str, timeout_s: float, *, for_any: bool) -> None:
-        """Wait until there is room, and count it if there is none, or no route."""
-        try:
-            await super().wait_ready(topic, timeout_s, for_any=for_any)
-        except DledgerError as error:
-            self.measured.refused(topic, error)
-            raise

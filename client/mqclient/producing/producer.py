@@ -48,7 +48,8 @@ from mqclient.producing.batch import Kind
 from mqclient.producing.batching import Budget
 from mqclient.producing.chunks.many import Chunk, SentMany
 from mqclient.producing.encoding import with_key
-from mqclient.producing.measuring import Measured, MeasuredOutbox
+from mqclient.producing.measured_outbox import MeasuredOutbox
+from mqclient.producing.measuring import Measured
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.replies import Questions

@@ -8,10 +8,10 @@ that an earlier leader acknowledged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dledger.errors import NotLeader
-from dledger.log.entry import HEADER_BYTES, Entry
+from dledger.log.entry import HEADER_BYTES
 from dledger.raft.limits import APPLY_BYTES_PER_STEP, APPLY_S_PER_STEP
 from dledger.raft.roles import Role, Standing
 
@@ -20,26 +20,6 @@ if TYPE_CHECKING:
     from dledger.raft.parts import Consensus, Replica
     from dledger.raft.replication.sending import Sending
     from dledger.raft.replication.state_transfer import StateTransfer
-
-
-class StateMachine(Protocol):
-    """The meaning of the log's entries. All calls come from one thread, in log order."""
-
-    applied_index: int
-    """The machine already holds everything up to here, from its own snapshot. 0: nothing.
-
-    `apply` may lower it: then entries are applied again from there on (`Applying.went_back`).
-    """
-
-    def apply(self, entry: Entry) -> object:
-        """Apply a committed entry, a no-op too. `entry.body` is valid during the call only."""
-
-    def leading(self, term: int) -> None:
-        """Called when this node leads and has applied all entries of earlier terms: appends may
-        begin."""
-
-    def following(self, leader: str | None, term: int) -> None:
-        """Called when this node does not lead, or no longer. `leader` is None if unknown."""
 
 
 class Applying:

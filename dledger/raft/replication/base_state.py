@@ -26,7 +26,7 @@ from dledger.buffers import Buffer
 from dledger.log.store import SegmentedLog
 
 if TYPE_CHECKING:
-    from dledger.raft.replication.applying import StateMachine
+    from dledger.raft.replication.state_machine import StateMachine
 
 
 class Hold(Enum):

@@ -1,7 +1,7 @@
 """Judges: a module for each property of the design, or family of properties.
 
 Each has a function from the evidence (DataFrames) to a DataFrame of violations with the columns of
-:data:`mqspark.judge.violations.COLUMNS`. No row means that the property holds. A judge says only
+:data:`COLUMNS`. No row means that the property holds. A judge says only
 what the evidence proves:
 
 - A send without an answer may have happened or not: its message may be in the log, or not.
@@ -29,3 +29,12 @@ what the evidence proves:
 ``groups``        properties 8 and 14 to 16
 ``batches``       property 19
 """
+
+from typing import Final
+
+#: `what` is one word for the kind of violation, `severity` orders kinds (worst first: 0),
+#: `positions` are byte positions in the log, `detail` is a sentence for people.
+COLUMNS: Final = (
+    "severity int, what string, message_id string, broker string, replica string, topic string, "
+    "queue_id int, queue_offset long, positions array<bigint>, detail string"
+)

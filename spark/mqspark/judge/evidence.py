@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history.files import Meta
+from mqspark.judge import COLUMNS
 from mqspark.judge.ledger import LogEvidence
 from mqspark.judge.lives import LivesOf
-from mqspark.judge.violations import COLUMNS
 from mqspark.screening import tasks
 from mqspark.screening.packets import SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues

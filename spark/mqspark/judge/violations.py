@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.verdict.form import TITLES
+from mqspark.judge import COLUMNS
+from mqspark.judge.evidence import Evidence
 
-if TYPE_CHECKING:
-    from mqspark.judge.evidence import Evidence
+Judge: TypeAlias = Callable[[Evidence], DataFrame]
+Count: TypeAlias = Callable[[Evidence], int]
 
-Judge: TypeAlias = "Callable[[Evidence], DataFrame]"
-Count: TypeAlias = "Callable[[Evidence], int]"
-
-#: `what` is one word for the kind of violation, `severity` orders kinds (worst first: 0),
-#: `positions` are byte positions in the log, `detail` is a sentence for people.
-COLUMNS = (
-    "severity int, what string, message_id string, broker string, replica string, topic string, "
-    "queue_id int, queue_offset long, positions array<bigint>, detail string"
-)
 _NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 

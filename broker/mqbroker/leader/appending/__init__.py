@@ -7,5 +7,4 @@
 ``append``     appends messages, each once, even if a producer repeats the send
 ``resends``    is a repeated key a retry, or another send? (pure)
 ``drafts``     batches that wait for their place in the log
-``noted``      messages that come with a note of what else they do
 """

@@ -4,16 +4,22 @@ A record holds its own queue offset, position and store time, so its last bytes 
 the ledger has decided where the entry goes; it then calls `place`. Records of our producers are
 finished except for those fields, which are filled in for all at once. Records of stock clients are
 encoded here first. Either way nothing can fail any more once a message has taken its offset.
+
+Messages may come with a note of what else their entry does. A mark says what kind of note is next
+(`mqbroker.state.once`, `mqbroker.state.groups.given_up`); a move (`mqbroker.state.moves`) is a note
+by itself.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import (
     CRC_MASK,
     HOST_BITS,
@@ -24,9 +30,6 @@ from dledger.remoting.record import (
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord
 from mqbroker.leader.assignments import Assignments
-
-if TYPE_CHECKING:
-    from mqbroker.leader.appending.noted import NotedDraft
 
 
 class BatchDraft:
@@ -168,7 +171,62 @@ class RecordsDraft:
 
 PlainDraft: TypeAlias = BatchDraft | RecordsDraft
 """A draft of messages and nothing else: others' may stand beside them in an entry."""
-MessagesDraft: TypeAlias = "PlainDraft | NotedDraft"
+
+
+class NotedDraft:
+    """An entry of notes and messages: each part is a draft of its topic's messages.
+
+    The notes are encoded before anything takes an offset. Raises RecordError if they can't be. All
+    of it has one store time.
+    """
+
+    def __init__(
+        self,
+        notes: Sequence[bytes],
+        parts: Sequence[PlainDraft],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        now_ms = assignments.now_ms()
+        encoded = [
+            NewRecord(body, b"", now_ms, store_host).encode(OP_TOPIC, 0, store_host)
+            for body in notes
+        ]
+        self._notes = bytearray(b"".join(encoded))
+        self._notes_at = [0, *accumulate(map(len, encoded[:-1]))]
+        self._parts = parts
+        self._assignments = assignments
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self.places = [(OP_TOPIC, 0), *(place for part in parts for place in part.places)]
+        #: Where each message begins; or the entry, if there is none.
+        self.starts: list[int] = []
+        at = len(self._notes)
+        for part in parts:
+            self.starts += [at + start for start in part.starts]
+            at += part.size
+        self.size = at
+
+    def body_crcs(self) -> list[int]:
+        """The messages' body CRCs, in order."""
+        return [crc for part in self._parts for crc in part.body_crcs()]
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in where all of it went."""
+        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        for start in self._notes_at:
+            offset = self._assignments.take(OP_TOPIC, 0, 1)
+            place_records(self._notes, (start,), offset, body_position, now_ms)
+        pieces: list[Buffer] = [self._notes]
+        at = len(self._notes)
+        for part in self._parts:
+            pieces.append(part.fill_in(body_position + at, now_ms))
+            self.offsets += part.offsets
+            at += part.size
+        return b"".join(pieces)
+
+
+MessagesDraft: TypeAlias = PlainDraft | NotedDraft
 """A draft of an entry of messages (see `dledger.log.entry.Draft`)."""
 
 

@@ -33,9 +33,8 @@ from dledger.remoting import message as names
 from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
+from mqbroker.leader.appending.drafts import NewRecord, NotedDraft, RecordsDraft, new_unique_key
 from mqbroker.leader.appending.entries import Entries
-from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.waiting.delays import DelayLevels

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mqbroker.leader.appending.drafts import PlainDraft
+from mqbroker.leader.appending.drafts import NotedDraft, PlainDraft
 from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
-from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.refusal import busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.pops import Pops

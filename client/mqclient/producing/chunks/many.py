@@ -13,7 +13,7 @@ from typing import overload
 
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqclient.connection.identity import numbered_key
-from mqclient.errors import BadMessage, ManyFailed, SendError
+from mqclient.errors import BadMessage, SendError
 from mqclient.models import SendResult
 from mqclient.producing.encoding import Pattern
 from mqclient.producing.pending import PendingSlot
@@ -109,6 +109,26 @@ class SentMany(Sequence[SendResult]):
         failures = list(self.failures())
         if failures:
             raise ManyFailed(self, [(len(numbers), error) for numbers, error in failures])
+
+
+class ManyFailed(SendError):
+    """Some of many messages were not acknowledged; `sent` has the outcome of each.
+
+    The error is definite if the outcome of each failed message is.
+    """
+
+    def __init__(self, sent: SentMany, failures: Sequence[tuple[int, SendError]]) -> None:
+        failed = sum(count for count, _ in failures)
+        worst = next((error for _, error in failures if not error.definite), failures[0][1])
+        super().__init__(
+            f"{failed} of {len(sent)} messages were not acknowledged, some for this: "
+            f"{worst.reason}",
+            worst.topic,
+            worst.broker_name,
+            worst.unique_key,
+        )
+        self.definite = worst.definite
+        self.sent = sent
 
 
 def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:

@@ -11,9 +11,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from dledger.remoting.names import HALF_TOPIC
+from mqspark.judge import COLUMNS
 from mqspark.judge.batches.faults import Faults, GroupLog
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import COLUMNS, Alone, Property
+from mqspark.judge.violations import Alone, Property
 from mqspark.screening.changes import DELETE_TOPIC
 from mqspark.source.batches import StagedBatches
 
