@@ -1,4 +1,4 @@
-"""What the benchmarks share: a cluster of real processes, a bare loopback control, result files.
+"""Shared parts of the benchmarks: a cluster of real processes, a loopback control, result files.
 
 The control moves the same bytes, in the same pieces, between two plain processes over one loopback
 connection: what the machine gives at that moment to a program that does nothing else. It runs
@@ -102,7 +102,7 @@ def warm_memory(folder: Path) -> Iterator[Callable[[], None]]:
     A virtual machine gets memory from its host when it first touches it, and gives back what is
     free: on ours the first write to a page took ten times as long as one to a page that was used
     just before. Yields a function that fills again what was freed since. The file is a hole, so
-    this costs no disk; its pages are clean, and go to whoever needs them.
+    this costs no disk; its pages are clean, and any program may take them.
     """
     with (folder / "warm").open("w+b", buffering=0) as file:
         (folder / "warm").unlink()
@@ -138,7 +138,7 @@ def cpu_seconds(cluster: Cluster) -> dict[str, float]:
 def cpu_us_per_message(
     before: dict[str, float], after: dict[str, float], messages: int
 ) -> dict[str, float]:
-    """What each process spent on a message, in microseconds of one core."""
+    """Microseconds of one core that each process spent on a message."""
     return {name: round(1e6 * (after[name] - before[name]) / messages, 2) for name in before}
 
 

@@ -59,14 +59,14 @@ class Load:
             self._idle.set()
 
     def stop(self) -> None:
-        """Begin no more, and wait for those under way."""
+        """Begin no more appends, and wait for those under way."""
         self.stopping = True
         if not self._idle.wait(SHAPE_TIMEOUT_S):
             raise SystemExit(f"{self._in_flight} appends are not answered")
 
 
 def measure(log: Log, size: int, outstanding: int, seconds: float) -> dict[str, Any]:
-    """Figures of appends of this size, with so many outstanding, over `seconds`."""
+    """Figures of appends of this size, `outstanding` at a time, over `seconds`."""
     load = Load(log, size, outstanding)
     time.sleep(SETTLE_S)
     count, began = load.count, time.perf_counter()

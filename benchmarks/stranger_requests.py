@@ -1,4 +1,4 @@
-"""The connections of strangers to a broker's client port, and the requests that they send."""
+"""Connections of strangers to a broker's client port, and the requests that they send."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def heartbeat(groups: int, topics: int, label: str) -> Command:
 
 
 class Flooding:
-    """One connection that sends whole requests, never waits, and comes again when it is closed."""
+    """A connection that sends whole requests without waiting, and comes again when it is closed."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -53,7 +53,7 @@ def half_frames(port: int, scale: float, held: ExitStack) -> None:
 
 
 def heartbeats_for_ever(port: int, scale: float, held: ExitStack) -> None:
-    """One connection that belongs to more groups with every heartbeat."""
+    """Join more groups with every heartbeat of one connection."""
     client = Client(port)
     held.enter_context(client.socket)
     with closed_perhaps():
@@ -156,7 +156,7 @@ def idle(port: int, scale: float, held: ExitStack) -> None:
 
 
 def questions(port: int, scale: float, held: ExitStack) -> None:
-    """All that is asked about everything: 400 groups with offsets in a topic of 1,024 queues."""
+    """Ask everything about everything: 400 groups with offsets in a topic of 1,024 queues."""
     client = Client(port)
     held.enter_context(client.socket)
     client.ask(topic("Wide", 1024))
@@ -235,8 +235,10 @@ def pops(port: int, scale: float, held: ExitStack) -> None:
 
 
 def one_way(port: int, scale: float, held: ExitStack) -> None:
-    """One-way requests with large bodies, two hundred on each of forty connections: pulls that are
-    held, and questions to consumers that are passed on."""
+    """Send one-way requests with large bodies, two hundred on each of forty connections.
+
+    They are pulls that are held, and questions to consumers that are passed on.
+    """
     for number in range(int(40 * scale)):
         client = Client(port)
         held.enter_context(client.socket)
@@ -318,7 +320,7 @@ def signatures(port: int, scale: float, held: ExitStack) -> None:
 
 
 def tidy_up(port: int) -> None:
-    """What an operator deletes afterwards: the groups and topics of the last scene."""
+    """Delete the groups and topics of the last scene, as an operator would."""
     client = Client(port)
     for name in GROUPS:
         ext: dict[str, ExtValue] = {"groupName": name, "removeOffset": True}

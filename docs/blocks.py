@@ -1,7 +1,7 @@
-"""The fenced blocks of the pages, as the tests read them.
+"""Fenced blocks of the pages, as the tests read them.
 
-A block of `sh` or `python` is run by a test, or the line before it says why it is not:
-`<!-- not run: reason -->`.
+A block of `sh` or `python` is run by a test, or the line before it says why it is not: `<!-- not
+run: reason -->`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ FIELDS: Mapping[Any, str] = {
 }
 FROM_HERE = "<!-- What follows is made by docs/generate.py; do not edit. -->\n"
 EXAMPLE = re.compile(r"^::\n\n((?:    .*\n)+)", re.MULTILINE)
-"""In a docstring."""
+"""The example in a docstring."""
 AMONG_OURSELVES = ("check_open", "stay_behind", "next_after", "give_back")
 """Methods of clients for the blocking clients and for forks, which no application calls."""
 GENERATED = "<!-- Made by docs/generate.py; do not edit. -->\n"
@@ -151,7 +151,7 @@ def subcommands(app: App) -> list[str]:
 
 
 def help_of(app: App, tokens: list[str]) -> str:
-    """What `PROGRAM TOKENS --help` prints, without colours, at a fixed width."""
+    """The output of `PROGRAM TOKENS --help`, without colours, at a fixed width."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, force_terminal=False, color_system=None)
     app.help_print(tokens, console=console)
@@ -348,7 +348,7 @@ def choices(type_: Any) -> Iterator[str]:
 
 
 def meanings_of(config: type[msgspec.Struct]) -> dict[str, str]:
-    """The text below each field of a config, those of its bases included."""
+    """Texts below the fields of a config and of its bases."""
     found: dict[str, str] = {}
     for base in reversed(config.__mro__):
         if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
@@ -380,7 +380,7 @@ def wrapped_text(text: str) -> str:
 
 
 def fields_of(header: type[msgspec.Struct]) -> str:
-    """One line for the fields that are required, one for the others."""
+    """Lines of a header's fields, required and optional ones."""
     found: dict[bool, list[str]] = {True: [], False: []}
     for field in msgspec.structs.fields(header):
         given = [each for each in get_args(field.type) if each is not type(None)]

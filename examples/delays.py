@@ -17,7 +17,7 @@ from mqclient.blocking import Consumer, Producer
 
 
 def main() -> None:
-    """Three reminders, of which one is not needed any more."""
+    """Send three reminders, and recall one that is not needed any more."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     began_s = time.monotonic()
 

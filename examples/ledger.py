@@ -45,7 +45,7 @@ class Store:
         """Do nothing as this node begins to lead: a store is the same on every node."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """Another node leads now, or none."""
+        """Do nothing as a follower."""
 
 
 async def leader_of(ledgers: list[Ledger]) -> Ledger:

@@ -20,7 +20,7 @@ JOBS = ["quick"] * 10 + ["slow", "failing"]
 
 
 async def main() -> None:
-    """Twelve jobs, of which each is done once."""
+    """Do twelve jobs, each of them once."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     done: list[str] = []
     all_done = trio.Event()

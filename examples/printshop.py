@@ -62,7 +62,7 @@ def jobs(namesrv: str) -> None:
 
 
 def proofs(namesrv: str) -> None:
-    """The proof reader takes ten pages a second: whoever sends more waits, within its deadline."""
+    """Send ten pages a second to the proof reader; a faster sender waits within its deadline."""
     with Admin(namesrv) as admin:
         admin.topics.update("Proofs", attributes="+send.rate.messages=10")
         with Producer(namesrv, group="shop", timeout_s=10) as producer:

@@ -15,7 +15,7 @@ from mqclient.blocking import Consumer, Producer
 
 
 def main() -> None:
-    """Ten orders of three customers: those of one customer stay in order."""
+    """Send ten orders of three customers: those of one customer stay in order."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
     with Producer(namesrv, group="shop") as producer:

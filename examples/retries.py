@@ -17,7 +17,7 @@ from mqclient.blocking import Admin, Consumer, Producer
 
 
 def main() -> None:
-    """Three payments, of which one works at once, one later, and one never."""
+    """Take three payments: one works at once, one later, and one never."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     done = threading.Event()
 

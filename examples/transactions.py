@@ -47,7 +47,7 @@ class Shop:
 
 
 def main() -> None:
-    """Three orders: one goes well, two fail, but one of those had been written down."""
+    """Place three orders: one works, two fail, but one of those is in the database."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
     with tempfile.TemporaryDirectory() as directory:

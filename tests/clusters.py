@@ -39,7 +39,7 @@ def new_cluster(
 
 @contextmanager
 def serving_cluster(folder: Path, *sizes: int, **options: Any) -> Iterator[Cluster]:
-    """A `new_cluster` that serves."""
+    """A cluster as of `new_cluster`, once it serves."""
     with new_cluster(folder, *sizes, **options).running() as cluster:
         trio.run(serving, cluster)
         yield cluster

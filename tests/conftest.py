@@ -1,4 +1,4 @@
-"""What holds for every test, how tests share a machine, and what a run says at its end.
+"""Rules for every test, how tests share a machine, and the summary at a run's end.
 
 Tests marked `long` run with `--all` only. `./dev test` has two parts. In the first, several workers
 take one file of tests after the other, what takes longest first; all that stock clients do is one
@@ -82,7 +82,7 @@ def _standstills(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def suite_order(item: pytest.Item) -> int:
-    """Which suite it belongs to: the first, the second, ..."""
+    """The suite's place in the order: the first, the second, ..."""
     return SUITES.index(suite_of(item.nodeid))
 
 
@@ -153,7 +153,7 @@ class FileByFile(LoadScopeScheduling):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What each suite cost, and which tests were the slowest, with their fixtures."""
+    """Print each suite's cost, and the slowest tests with their fixtures."""
     costs_s = Counter[str]()
     for report in reports(terminalreporter):
         costs_s[report.nodeid] += report.duration

@@ -1,4 +1,4 @@
-"""What `benchmarks/peers` is made of: replicated logs of others beside ours, and their clients.
+"""Parts of `benchmarks/peers`: replicated logs of others beside ours, and their clients.
 
 ``systems``     starts a system's servers, finds its leader, kills and restarts it
 ``drivers``     builds the programs that load a system by one of its clients, and runs them

@@ -39,11 +39,11 @@ MANY_BYTES = 512 << 10
 OUTSTANDING_MAX = 12
 BUFFER_BYTES = 4 << 20
 FILE_BYTES = 1 << 30
-"""More than a run writes, so that it finds no page that is there already, as no log does."""
+"""Bytes beyond a run's writes, so that each write takes a new page, as in a log."""
 
 
 def now(sock: socket.socket) -> socket.socket:
-    """What is sent goes at once."""
+    """Switch the delay of small packets off."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
@@ -54,7 +54,7 @@ def dial(port: int) -> socket.socket:
 
 
 def take(sock: socket.socket, size: int) -> bytes:
-    """One whole message; ends the process when the other side is gone."""
+    """Read one whole message; end the process when the other side is gone."""
     data = sock.recv(size)
     while 0 < len(data) < size:
         data += sock.recv(size - len(data))
@@ -102,8 +102,10 @@ class Inlet:
         self._end = 0
 
     def take(self) -> list[memoryview]:
-        """The whole frames that are there after one more `recv`; valid until the next. EOFError
-        when the other side is gone."""
+        """Read the whole frames that are there after one more `recv`; valid until the next.
+
+        EOFError when the other side is gone.
+        """
         count = self._sock.recv_into(self._buffer[self._end :])
         if not count:
             raise EOFError
@@ -179,7 +181,7 @@ def lead_by_epoll(listener: socket.socket, file: File, followers: list[socket.so
 
 
 def frame_of(size: int) -> bytes:
-    """A frame of so many bytes."""
+    """A frame of this many bytes."""
     return LENGTH.pack(size) + bytes(size - LENGTH.size)
 
 
@@ -201,7 +203,7 @@ def ask_by_epoll(port: int, seconds: float) -> dict[str, float]:
 
 
 def ask_for_many(port: int, size: int, seconds: float) -> dict[str, float]:
-    """As many messages as go in large frames, some of them outstanding."""
+    """Send messages in large frames, as many as fit, some of them outstanding."""
     sock, frame = dial(port), frame_of(MANY_BYTES)
     sent, answered = 0, 0
     began, cpu = time.monotonic(), time.process_time()
@@ -221,7 +223,7 @@ def ask_for_many(port: int, size: int, seconds: float) -> dict[str, float]:
 
 
 async def take_soon(sock: trio.socket.SocketType, size: int) -> bytes:
-    """One whole message; ends the process when the other side is gone."""
+    """Read one whole message; end the process when the other side is gone."""
     data = await sock.recv(size)
     while 0 < len(data) < size:
         data += await sock.recv(size - len(data))

@@ -1,4 +1,4 @@
-"""Loads Kafka by confluent-kafka (librdkafka). Arguments and output: see the package's page.
+"""Load on Kafka by confluent-kafka (librdkafka). Arguments and output: see the package's page.
 
 Runs with an interpreter of its own, which has that package.
 """
@@ -43,7 +43,7 @@ def produce_for(producer: Producer, topic: str, body: bytes, seconds: float) -> 
 
 
 def pipelined(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
-    """As many outstanding as the client's buffer takes."""
+    """Send with as many outstanding as the client's buffer takes."""
     global failed  # noqa: PLW0603
     before = produce_for(producer, topic, body, WARM_UP_S)
     failed = 0
@@ -85,7 +85,7 @@ def single(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[
 
 
 def read(address: str, topic: str, seconds: float, count: int) -> dict[str, float]:
-    """From the first message on, by batches."""
+    """Read from the first message on, by batches."""
     settings = {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer(settings)
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions

@@ -1,7 +1,7 @@
-"""Loads NATS JetStream by nats-py. Arguments and output: see the package's page.
+"""Load on NATS JetStream by nats-py. Arguments and output: see the package's page.
 
 Two works more are for the harness: `make` makes the stream on three replicas, in files; `state`
-prints who leads it and whether all of its replicas are level. Runs with nats-py's own interpreter.
+prints its leader, and whether all of its replicas are level. Runs with nats-py's own interpreter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def publish_for(
 async def pipelined(
     js: nats.js.JetStreamContext, subject: str, body: bytes, seconds: float
 ) -> dict[str, float]:
-    """As many outstanding as the client allows."""
+    """Send with as many outstanding as the client allows."""
     before = await publish_for(js, subject, body, WARM_UP_S)
     began, cpu = time.monotonic(), time.process_time()
     count = await publish_for(js, subject, body, seconds)
@@ -53,7 +53,7 @@ async def pipelined(
 async def read(
     js: nats.js.JetStreamContext, subject: str, seconds: float, count: int
 ) -> dict[str, float]:
-    """From the first message on."""
+    """Read from the first message on."""
     got, first, over = 0, 0.0, asyncio.Event()
 
     async def take(_: object) -> None:
@@ -104,7 +104,7 @@ async def make(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]:
 
 
 async def state(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]:
-    """Who leads, and whether the others are level."""
+    """The stream's leader, and whether the others are level."""
     cluster = (await js.stream_info(subject)).cluster
     replicas = (cluster.replicas if cluster else None) or []
     level = len(replicas) == 2 and all(each.current for each in replicas)

@@ -1,4 +1,4 @@
-"""Loads ours by its Python client. Arguments and output: see the package's page."""
+"""Load on ours by its Python client. Arguments and output: see the package's page."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ READING = {"read": some, "read-many": some_by_column}
 async def read(
     work: str, address: str, topic: str, size: int, seconds: float, count: int
 ) -> dict[str, float]:
-    """From the first message on."""
+    """Read from the first message on."""
     take = READING[work]
     got, first, cpu = 0, 0.0, time.process_time()
     end = time.monotonic() + seconds + 5

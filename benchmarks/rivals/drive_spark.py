@@ -25,7 +25,7 @@ DIGITS = 12
 LATENCY_STEP_MS = 10
 PATIENCE_S = 300
 CAUGHT_UP = 1.25
-"""Rows of a micro-batch a second, by the rows that came a second, or the other way."""
+"""Rows of a micro-batch by rows a second, or the reverse."""
 WATCHED_EVERY_S = 0.1
 RECORDED = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
 
@@ -69,7 +69,10 @@ class Topic(NamedTuple):
         return reader.options(**self._reading(since, columns)).load()
 
     def _reading(self, since: str, columns: tuple[str, ...]) -> dict[str, str]:
-        """Spark does not tell a Python source which columns it needs: ours has an option."""
+        """Reading options:
+
+        Spark does not tell a Python source the columns it needs, so ours has one.
+        """
         chosen = {self.names.columns: ",".join(columns)} if self.names.columns else {}
         given = {"subscribe": self.topic, "startingOffsets": since}
         return {self.names.address: self.address, **given, **chosen}
@@ -102,7 +105,7 @@ def write(topic: Topic, count: int, size: int) -> dict[str, float]:
 
 
 def read(topic: Topic, count: int, size: int) -> dict[str, float]:
-    """All of a topic, by a batch."""
+    """Read all of a topic by a batch."""
     with timed() as took:
         row = summed(topic.batch("value")).first()
     check(row, count)
@@ -110,7 +113,7 @@ def read(topic: Topic, count: int, size: int) -> dict[str, float]:
 
 
 def stream(topic: Topic, count: int, size: int) -> dict[str, float]:
-    """All of a topic, as a stream that ends where the topic ends."""
+    """Read all of a topic as a stream that ends where the topic ends."""
     with tempfile.TemporaryDirectory() as folder, timed() as took:
         writing = summed(topic.stream("earliest", "value")).writeStream.format("memory")
         writing = writing.queryName("summed").outputMode("complete").trigger(availableNow=True)
@@ -122,7 +125,7 @@ def stream(topic: Topic, count: int, size: int) -> dict[str, float]:
 
 
 def latency(topic: Topic, warm_s: float, seconds: float) -> dict[str, float]:
-    """From the sending of a message to the end of its micro-batch, of messages that come by now."""
+    """Latency from the sending of a message to the end of its micro-batch."""
     step = f"floor(unix_millis({topic.names.sent_at}) / {LATENCY_STEP_MS}) AS step"
     ended: list[tuple[float, int, int]] = []
 

@@ -265,7 +265,7 @@ def client_versions() -> dict[str, str]:
 def arguments(
     address: str, topic: str, work: str, size_bytes: int = 0, seconds: float = 0, count: int = 0
 ) -> list[str]:
-    """As all programs take them."""
+    """Arguments of a program, as all programs take them."""
     return [address, topic, work, str(size_bytes), str(seconds), str(count)]
 
 

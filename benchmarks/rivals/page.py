@@ -137,7 +137,7 @@ def plot(row: Row, figures: Mapping[str, Sequence[float]]) -> str:
 
 
 def number(value: float) -> str:
-    """With as many digits as mean something."""
+    """A number with its significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

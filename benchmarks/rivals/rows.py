@@ -1,7 +1,7 @@
-"""Which client does which work with which system, in which order. Pure.
+"""Clients, works and systems of the benchmark, in their order. Pure.
 
 A row of the page is a work at one durability and size; a contender is a client with a system. The
-steps of one cluster's life run one after the other on it, reads after what they read was sent.
+steps of one cluster's life run one after the other on it, reads after the sends of their messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Step:
-    """One measurement: `contender` does `work` for a row on a topic of its own kind."""
+    """A measurement: `contender` does `work` for a row on a topic of its own kind."""
 
     row: str
     client: str
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Life:
-    """One life of one system's cluster: its steps, then so many leaders are killed."""
+    """A life of one system's cluster: its steps, and then a number of killed leaders."""
 
     system: str
     fsync: bool
@@ -109,7 +109,7 @@ _BARE_MANY = (
 
 
 def _bare(loop: str) -> tuple[Life, Life]:
-    """What is pipelined goes in large frames: which loop hands them over does not matter."""
+    """Lives of a bare loop; large frames are the same on both, so one has them."""
     by_epoll = loop == "bare-epoll"
     many = _BARE_MANY if by_epoll else ()
     synced = (Step("pipelined-fsync", loop, "many"),) if by_epoll else ()
@@ -173,8 +173,10 @@ _ROCKETMQ_FSYNC = _both("-fsync", "java-5")[::-1]
 
 
 def lives(kills: int) -> tuple[Life, ...]:
-    """All lives of systems in a round. Fewer leaders of the others are killed: each takes them many
-    seconds."""
+    """Lives of all systems in a round.
+
+    Fewer leaders of the others are killed: each takes them many seconds.
+    """
     few = max(1, kills // 5) if kills else 0
     return (
         Life(

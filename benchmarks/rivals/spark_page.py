@@ -94,7 +94,7 @@ def section(result: Result, source: Path) -> Iterator[str]:
 
 
 def line(title: str, ours: Sequence[float], other: Sequence[float]) -> str:
-    """Both medians, and the rounds' ratios."""
+    """A row with both medians, and the rounds' ratios."""
     ratios = sorted(one / two for one, two in zip(ours, other, strict=True))
     shown = f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f})"
     medians: Mapping[str, float] = {

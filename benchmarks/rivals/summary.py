@@ -27,7 +27,7 @@ SYSTEMS = {
     "RocketMQ 4.9": ("rocketmq-java",),
     "RocketMQ 5": ("rocketmq-java-5",),
 }
-"""Columns, and the contenders of each. A contender of several processes is none of them."""
+"""Columns, and the contenders of each, but for those of several processes."""
 
 FEATURES = (
     # dledger, NATS, Kafka, RabbitMQ, RocketMQ 4.9, RocketMQ 5
@@ -53,7 +53,7 @@ LINES = (
     ("one send at a time, on disks", ("single-fsync",), "ms", False),
     ("the leader is killed: no send for", ("gap",), "ms", False),
 )
-"""What a line says, the rows that it is about, its unit, and whether more is better."""
+"""Lines of the table: their text, their rows, the unit, and whether more is better."""
 
 
 def table(

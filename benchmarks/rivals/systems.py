@@ -126,7 +126,7 @@ class Nats:
     def __init__(
         self, folder: Path, program: str, *, fsync: bool, authority: Authority | None = None
     ) -> None:
-        """With an `authority` clients and servers reach each other by TLS."""
+        """Make the cluster; with an `authority` clients and servers use TLS."""
         self._folder = folder
         self._program = program
         #: What clients trust; None for plain text.
@@ -250,7 +250,7 @@ class Bare:
         process.wait()
 
     def restart(self, node: str, topic: str) -> None:
-        """Nobody kills it before the end."""
+        """Do nothing: its node is not killed before the end."""
 
 
 def _wait_for_port(port: int) -> None:

@@ -1,5 +1,7 @@
-"""How the programs time sends, whichever client they are of. Only the standard library is here, as
-nats-py has an interpreter of its own."""
+"""Timing of sends, the same for each client's program.
+
+Only the standard library is here, as nats-py has an interpreter of its own.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,10 @@ async def one_outstanding(
 
 
 async def tell_gaps(send: Callable[[], Awaitable[bool]]) -> None:
-    """One outstanding, tried again until it succeeds; `send` says whether it did. Ends when the
-    input is closed."""
+    """Print the longest gaps of one outstanding send, tried again until it succeeds.
+
+    `send` says whether it did. Ends when the input is closed.
+    """
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     last = told = time.monotonic()

@@ -62,12 +62,12 @@ class _File:
 
 
 class SimulatedDisk(Disk):
-    """The disk of a node.
+    """A node's disk in memory.
 
-    `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so
-    many more fails, and the disk forgets what that sync should have made durable, as Linux does.
-    `full`: no file can be created, not durably at least. All three end with a restart; `failed`
-    says that one happened.
+    `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so many
+    more fails, and the disk forgets what that sync should have made durable, as Linux does. `full`:
+    no file can be created, not durably at least. All three end with a restart; `failed` says that
+    one happened.
     """
 
     page_bytes = SECTOR_BYTES

@@ -213,7 +213,7 @@ class LocalLedger:
             raise StorageError(f"there is no entry {index}")
 
     def digests(self) -> list[tuple[int, int]]:
-        """Nothing: one log has nobody to be compared with."""
+        """No digests: one log has no other to be compared with."""
         return []
 
     def bytes_behind(self, index: int) -> int:

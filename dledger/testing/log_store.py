@@ -128,7 +128,7 @@ def fill(log: LogStore, count: int, term: int = 1, size: int = 100) -> None:
 
 
 def entries_of(log: LogStore) -> list[Entry]:
-    """All entries, so that two logs compare by index, term, kind, position and body."""
+    """The log's entries, so that two logs compare by index, term, kind, position and body."""
     return [log.reader.entry(index) for index in range(log.first_index, log.last_index + 1)]
 
 
@@ -215,7 +215,7 @@ class OnDisk:
 
 
 class OnRealDisk(OnDisk):
-    """In a folder of this machine."""
+    """A log in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._failing = FailingDisk()
@@ -227,7 +227,7 @@ class OnRealDisk(OnDisk):
         return super().open()
 
     def another(self) -> OnRealDisk:
-        """In a folder beside this one."""
+        """A log in a folder beside this one."""
         return OnRealDisk(self.folder.with_name(f"{self.folder.name}-"))
 
     def fail_next_sync(self) -> None:
@@ -240,7 +240,7 @@ class OnRealDisk(OnDisk):
 
 
 class OnSimulatedDisk(OnDisk):
-    """On a disk in memory, which forgets and tears."""
+    """A log on a disk in memory, which forgets and tears."""
 
     def __init__(self) -> None:
         self.simulated = SimulatedDisk()

@@ -1,4 +1,4 @@
-"""The lines that were logged in a block, as data."""
+"""Log lines of a block, as data."""
 
 from __future__ import annotations
 

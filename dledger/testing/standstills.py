@@ -1,8 +1,8 @@
-"""Stops a process and all that it started, again and again, as a machine does that is shared.
+"""Standstills of a process and all that it started, as on a shared machine.
 
 A test whose result depends on the machine's speed fails sooner or later on a slow one. This finds
-it on a fast one: `./dev test --standstills SEED` starts one of these beside each worker. What
-stands still already is left alone: a test stopped it. Ends when the worker does.
+it on a fast one: `./dev test --standstills SEED` starts one of these beside each worker. A process
+that is stopped already is left alone: a test stopped it. Ends when the worker does.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def processes_of(pid: int) -> list[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether it is there, and nobody has stopped it."""
+    """Whether the process exists and is not stopped."""
     with suppress(OSError):
         return state_of(Path("/proc", str(pid)))[0] not in "TtZ"
     return False

@@ -32,7 +32,7 @@ ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
 
 SELDOM = 10
-"""Not more: a broker must hear from each client at least every two minutes."""
+"""Factor of periods, no larger: brokers must hear from clients every two minutes."""
 
 _NAMES = f"\0dledger-{secrets.token_hex(8)}/"
 _ports = itertools.cycle(range(1024, 65_536))
@@ -105,9 +105,11 @@ class VirtualWorld(World):
         return self._began_ms + int(1000 * self._clock.current_time())
 
     def seldom_s(self, period_s: float) -> float:
-        """The period, made much longer. Whoever is gone here has closed its sockets, so no time is
-        too long for a sign of life; and every wake-up of an idle cluster costs a test's real
-        time."""
+        """The period, made much longer.
+
+        A client that is gone here has closed its sockets, so no time is too long for a sign of
+        life; and every wake-up of an idle cluster costs a test's real time.
+        """
         return period_s * SELDOM
 
     async def in_thread(

@@ -54,7 +54,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_bank_that_is_away_is_asked_again(
     mq_cluster: LocalCluster, autojump_clock: MockClock
 ) -> None:
-    """After 10 s, and half a minute later; then the order is paid."""
+    """A bank that is away is asked again after 10 s and half a minute; then the order is paid."""
     bank = TestBank(open_at=trio.current_time() + 35)
     async with serving(mq_cluster.namesrv_addr, bank) as orders:
         await orders.place("1", 250)
@@ -70,7 +70,7 @@ async def test_a_bank_that_is_away_is_asked_again(
 async def test_what_the_bank_declines_is_kept_aside(
     mq_cluster: LocalCluster, autojump_clock: MockClock
 ) -> None:
-    """Nobody is asked twice about it, and the other orders are paid."""
+    """A declined order is not charged again, and the other orders are paid."""
     bank = TestBank(declines=("2",))
     async with serving(mq_cluster.namesrv_addr, bank) as orders:
         for number in ("1", "2", "3"):

@@ -33,7 +33,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """A stock client.
+    """A stock client that is tried here.
 
     `name` begins its topics and groups; `prepare` fetches and builds it, and returns the command
     line that starts its driver; `at_once` scenarios run beside each other.

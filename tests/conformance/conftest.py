@@ -1,4 +1,4 @@
-"""One cluster of two broker groups, with all clients' runs, for the whole suite."""
+"""A cluster of two broker groups, with all clients' runs, for the whole suite."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def take_both(cluster: Cluster) -> None:
-    """Let client ports take TLS and plain text: some of these tests speak both at once."""
+    """Make client ports take TLS and plain text: some of these tests speak both at once."""
     for config in cluster.directory.glob("*/*.toml"):
         enforcing, permissive = (f'tls.server.mode = "{mode}"' for mode in MODES)
         text = config.read_text()

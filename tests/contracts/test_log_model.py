@@ -110,7 +110,7 @@ class LogAndModel(RuleBasedStateMachine):
         )
 
     def start(self) -> SegmentedLog:
-        """Open the log. If a start was told to die, another one follows it."""
+        """Open the log anew. If a start was told to die, another one follows it."""
         if self.start_dies is not None:
             (operations, power_goes), self.start_dies = self.start_dies, None
             with contextlib.suppress(Crashed):
@@ -144,7 +144,6 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.idle)
     @rule()
     def sync(self) -> None:
-        """Make everything durable."""
         self.do(lambda log: log.sync())
 
     @precondition(lambda self: self.idle)

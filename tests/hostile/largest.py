@@ -86,10 +86,10 @@ class Sink:
         return answer
 
     def send(self, command: Command) -> None:
-        """Drop an answer."""
+        """Drop the answer of a request."""
 
     def tell_kept(self) -> None:
-        """Leave kept bytes uncounted."""
+        """Leave the kept bytes uncounted."""
 
 
 class Ledger(LocalLedger):

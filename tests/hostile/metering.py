@@ -110,7 +110,6 @@ class Asker:
         await connection.serve(self._handler)
 
     def close(self) -> None:
-        """Close the client's end."""
         self._ours.close()
 
     async def ask(self, request: Command) -> None:

@@ -99,7 +99,6 @@ class Stranger:
         return answer
 
     def close(self) -> None:
-        """Close the stranger's end."""
         self._socket.close()
 
 
@@ -157,7 +156,7 @@ class Group:
             self.core.faults.note("connection failed", error, peer=connection.peer)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let timers ring: commits are gathered, pulls are held, messages wait."""
+        """Pass time, so that timers ring: commits are gathered, pulls are held, messages wait."""
         await trio.testing.wait_all_tasks_blocked()
         self._clock.jump(seconds)
         await trio.testing.wait_all_tasks_blocked()

@@ -74,7 +74,7 @@ def test_nobody_takes_all_rows_whatever_the_owners_do(work: list[tuple[str, int,
 
 
 def test_rows_that_are_on_their_way_count() -> None:
-    """Else many requests at once would pass a bound that each of them keeps."""
+    """Rows on their way count, or many requests at once would together pass the bound."""
     shares = Shares("rows", "owner", 100, 20)
     assert shares.room("a") - shares.room("a", coming=5, coming_in_all=5) == 5
     assert shares.room("b", coming_in_all=60) < shares.room("b")
@@ -321,7 +321,7 @@ async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
 async def test_pops_that_are_on_their_way_count(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """Else a hundred at once would take all that each may."""
+    """Pops on their way count, or a hundred at once would take what each of them may."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))

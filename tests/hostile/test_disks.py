@@ -272,7 +272,7 @@ async def repaired(config: BrokerConfig) -> None:
 
 
 async def lead(config: BrokerConfig, group: list[BrokerConfig]) -> None:
-    """Make a replica lead."""
+    """Transfer the lead to this replica."""
     while (leader := await leader_of(group)) != config:
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=config.node_id)
@@ -318,8 +318,10 @@ class Counting:
 
 
 async def test_who_makes_again_what_it_derives_serves_nobody_meanwhile(tmp_path: Path) -> None:
-    """Else a leader would give queue offsets away a second time: its queues end too early. That
-    holds from the moment on in which it begins again, and until all is applied once more."""
+    """A leader that derives its queues again serves nobody, as their ends are too low.
+
+    So it is from the beginning until all is applied once more: it would give offsets away twice.
+    """
     machine = Counting()
     (port,) = free_ports(1)
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", port)}, tmp_path)

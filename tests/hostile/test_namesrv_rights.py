@@ -60,7 +60,6 @@ async def client(name: str | None = None, password: str = PASSWORD) -> AsyncIter
 
 
 async def ask(pool: PeerPool, port: int, code: int, **ext: ExtValue) -> Command:
-    """Ask the name server."""
     return await pool.request(f"127.0.0.1:{port}", Command(code, ext), 5)
 
 

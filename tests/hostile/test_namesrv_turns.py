@@ -54,7 +54,6 @@ BROKER: Mapping[str, ExtValue] = {
 
 
 def topics(count: int) -> dict[str, TopicConfig]:
-    """Topics, `count` of them."""
     return {f"Topic-{number:06}": TopicConfig(f"Topic-{number:06}") for number in range(count)}
 
 
@@ -107,13 +106,11 @@ def very_many() -> Iterator[bytes]:
 
 
 def bodies(code: int, ext: Mapping[str, ExtValue]) -> Iterator[Command]:
-    """Requests with wrong bodies."""
     for body in hostile_bodies():
         yield Command(code, ext, body)
 
 
 def settings() -> Iterator[Command]:
-    """Large settings."""
     for body in (b"x" * LARGEST_BODY, b"x=\n" * (PROPERTIES_TEXT_BYTES_MAX // 3)):
         yield Command(Code.UPDATE_NAMESRV_CONFIG, {}, body)
 
@@ -243,7 +240,6 @@ class _Gone:
 
 
 def register(routes: RouteTable, new: Registration, connection_id: int) -> None:
-    """Register as requests do."""
     drained(routes.check_names(new))
     routes.register(new, connection_id, 0.0)
 

@@ -29,7 +29,7 @@ from mqnamesrv.saved.kv_file import KvStore
 
 @contextmanager
 def careless_umask() -> Iterator[None]:
-    """Let everybody read and write new files, unless their mode forbids it."""
+    """Make new files readable and writable for everybody, unless their mode forbids it."""
     before = os.umask(0)
     try:
         yield

@@ -537,7 +537,7 @@ def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:
 
 
 def test_queues_are_flushed_step_by_step(tmp_path: Path) -> None:
-    """One file is made at each step, and queues written to meanwhile come after."""
+    """A step of a flush makes one file, and queues written to meanwhile come after."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(5):
         queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)

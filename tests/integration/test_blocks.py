@@ -80,7 +80,6 @@ async def follow(
 
 
 async def send(cluster: LocalCluster, topic: str) -> None:
-    """Send five messages."""
     async with cluster.producer("P") as producer:
         for number in range(SENT):
             await producer.send(Message(topic, b"%d" % number, keys=f"k{number}"))

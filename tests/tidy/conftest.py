@@ -107,14 +107,13 @@ def modules() -> list[Source]:
 
 @pytest.fixture(scope="session")
 def scripts() -> list[Path]:
-    """Programs of `benchmarks/`."""
     return [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
 
 
 @pytest.fixture(scope="session")
 def others(scripts: list[Path]) -> list[Source]:
     """Python outside of the packages: tests, examples, benchmarks with or without a `.py`."""
-    return [*read_below(("tests", "examples", "benchmarks")), *parsed(scripts)]
+    return [*read_below(("tests", "examples", "benchmarks", "docs")), *parsed(scripts)]
 
 
 def is_script(path: Path) -> bool:

@@ -234,7 +234,6 @@ def is_part_of(module: Source, package: str) -> bool:
 
 
 def theory(module: Source) -> str:
-    """A module's docstring."""
     return ast.get_docstring(module.tree) or ""
 
 

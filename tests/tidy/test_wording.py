@@ -90,21 +90,21 @@ def texts(call: ast.Call) -> Iterator[str]:
 
 PRONOUN = r"Those|They|This|These|Their|Its?|So|Of"
 ANYWHERE = re.compile(rf"(?:{PRONOUN})\b")
-"""A docstring or a comment that begins so makes the reader look for its subject."""
+"""A comment that begins so makes the reader look for its subject."""
 NO_SUBJECT = re.compile(
-    rf"(?:{PRONOUN}|Until|That|Who|Whoever|Whose|What|One|Have|Let|None|As|Such|The same)\b"
+    rf"(?:{PRONOUN}|Until|That|Who|Whoever|Whose|What|One(?!-)|Have|Let|None|As|Such|The same"
+    r"|And|Or|Nor|Also|Else|But|Then|Likewise)\b"
 )
-"""A docstring of tests and benchmarks may begin with the others of these words."""
-LENIENT = ("tests.", "benchmarks.")
+"""A docstring that begins so needs the name above it, or what stands before, to be understood."""
 
 
 def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
-    """A noun or a verb, of each module, class, function and constant; a pronoun has no noun yet."""
+    """A noun or a verb begins each docstring of a module, class, function, test or constant."""
     wrong = [
         f"{module.name}:{node.lineno}: {text}"
         for module in (*modules, *others)
         for node, text in docstrings(module.tree)
-        if (ANYWHERE if module.name.startswith(LENIENT) else NO_SUBJECT).match(text)
+        if NO_SUBJECT.match(text)
     ]
 
     assert not wrong, "\n".join(wrong)
@@ -141,11 +141,10 @@ SHORT = re.compile(r"(?:See )?`|[A-Z_]+ \(\d+\)")
 
 
 def test_a_docstring_says_more_than_its_name(modules: list[Source], others: list[Source]) -> None:
-    """A first sentence of three words, or four words in all, repeat the name; tests excepted."""
+    """A first sentence of three words, or four words in all, only repeat the name."""
     short = [
         f"{module.name}:{getattr(node, 'lineno', 1)}: {text}"
         for module in (*modules, *others)
-        if not module.name.startswith("tests.")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if (text := ast.get_docstring(node)) and not SHORT.match(text)
@@ -157,19 +156,14 @@ def test_a_docstring_says_more_than_its_name(modules: list[Source], others: list
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:
-    """All texts that are statements: those of constants and fields stand behind them.
-
-    A test's docstring goes on where its name ends, so it may begin with a pronoun.
-    """
+    """Texts that are statements: those of constants and fields stand behind them."""
     ahead = [tree]
     while ahead:
         for node in ast.iter_child_nodes(ahead.pop()):
             match node:
                 case ast.Expr(ast.Constant(str(text))):
                     yield node, inspect.cleandoc(text)
-                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                    ahead += [] if name.startswith("test_") else [node]
-                case ast.stmt() | ast.ExceptHandler():
+                case ast.stmt() | ast.ExceptHandler() | ast.match_case():
                     ahead.append(node)
 
 

@@ -1,4 +1,4 @@
-"""What tests of single parts share."""
+"""Fixtures for tests of single parts."""
 
 from __future__ import annotations
 

@@ -125,10 +125,12 @@ def assert_equal_logs(group: LedgerGroup) -> None:
 
 
 class LedgerContract:
-    """Any ledger, of one node or of a group."""
+    """Promises of any ledger, of one node or of a group."""
 
     async def test_what_was_acknowledged_is_there_in_order(self, group: LedgerGroup) -> None:
-        """At the index and the position that the append returned, with its bytes, everywhere."""
+        """An acknowledged entry is everywhere at the index and position of its append, byte for
+        byte.
+        """
         bodies = [b"%d." % number * (1 + number * 7 % 90) for number in range(60)]
         appended = await append(group, *bodies)
         await level(group)
@@ -174,14 +176,16 @@ class GroupContract(LedgerContract):
     """A ledger of three nodes."""
 
     async def followers(self, group: LedgerGroup) -> list[str]:
-        """All that are up, but for the leader."""
+        """Nodes that are up, without the leader."""
         leader = await leader_of(group)
         return [node_id for node_id in group.up if node_id != leader]
 
     # -- refusals --------------------------------------------------------------------------
 
     async def test_only_the_leader_takes_appends_and_reads(self, group: LedgerGroup) -> None:
-        """Others name it once they know it, definitely refuse, and append nothing later."""
+        """A node that does not lead refuses definitely, names the leader, and appends nothing
+        later.
+        """
         leader = await leader_of(group)
         await append(group, b"first")
         await level(group)
@@ -256,7 +260,7 @@ class GroupContract(LedgerContract):
         assert bodies_of(group, leader) == [b"before", b"meanwhile", b"after"]
 
     async def test_a_restart_of_all_keeps_everything(self, group: LedgerGroup) -> None:
-        """In a later term, behind what was there."""
+        """A restart of all nodes keeps all entries, and later ones follow in a later term."""
         (before,) = await append(group, b"before")
         await level(group)
         node_ids = group.up
@@ -273,7 +277,7 @@ class GroupContract(LedgerContract):
     # -- leadership and members ------------------------------------------------------------
 
     async def test_leadership_goes_where_it_is_sent(self, group: LedgerGroup) -> None:
-        """What was appended before is acknowledged; the old leader names the new one."""
+        """A transfer leaves earlier appends acknowledged, and the old leader names the new one."""
         leader, target = await leader_of(group), (await self.followers(group))[1]
         outcomes = [group.append(leader, b"%d" % number) for number in range(20)]
         done = group.transfer(leader, target)
@@ -290,7 +294,7 @@ class GroupContract(LedgerContract):
     async def test_a_transfer_to_a_node_that_is_gone_fails_and_appends_go_on(
         self, group: LedgerGroup
     ) -> None:
-        """The same leader serves on, and says why."""
+        """A transfer to a dead node fails with a reason, and the same leader serves on."""
         leader, target = await leader_of(group), (await self.followers(group))[0]
         await group.stop(target)
         failed = group.transfer(leader, target)
@@ -300,8 +304,10 @@ class GroupContract(LedgerContract):
         assert group.serves(leader)
 
     async def test_members_come_and_go(self, group: LedgerGroup) -> None:
-        """One that is added copies everything and votes; one that is removed counts no more; and
-        that is still so after a restart of all."""
+        """An added node copies everything and votes; a removed one counts no more.
+
+        So it is after a restart of all, too.
+        """
         leader = await leader_of(group)
         await append(group, b"before")
         await changed(group, lambda: group.add(leader, "n3"))

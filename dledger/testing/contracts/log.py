@@ -45,7 +45,7 @@ class LogStoreContract:
     # -- appending and reading -------------------------------------------------------------
 
     def test_a_new_log_is_empty(self, storage: Storage) -> None:
-        """It begins with entry 1, at position 0."""
+        """A new log begins with entry 1, at position 0."""
         log = storage.open()
         assert (log.first_index, log.last_index, log.durable_index, log.commit_index) == (
             1,
@@ -57,7 +57,7 @@ class LogStoreContract:
         assert log.start_sync() is None
 
     def test_what_was_appended_is_found_again(self, storage: Storage) -> None:
-        """After a stop: each entry, in order, byte for byte, at its place; and all is durable."""
+        """Entries are found after a stop in order, byte for byte, at their places, and durable."""
         log = storage.open()
         fill(log, 100)
         before, end, chain_crc = entries_of(log), log.end_position, log.chain_crc
@@ -105,7 +105,7 @@ class LogStoreContract:
         assert bytes(entry.body) == b"%08d%08d%08d" % (entry.body_position, 4, 7)
 
     def test_an_index_follows_the_one_before(self, storage: Storage) -> None:
-        """There are no holes, and nothing stands twice."""
+        """A log has no holes, and no index twice."""
         log = storage.open()
         fill(log, 3)
         for index in (3, 5):
@@ -137,7 +137,7 @@ class LogStoreContract:
             assert follower.reader.run_of(index, index) == leader.reader.run_of(index, index)
 
     def test_a_copy_that_does_not_continue_the_log_is_refused(self, storage: Storage) -> None:
-        """Its chain CRC tells that the replicas differ somewhere below."""
+        """The chain CRC tells that the replicas differ somewhere below."""
         log, other = storage.open(), storage.another().open()
         log.append(1, 1, Kind.MESSAGES, b"x" * 10)
         other.append(1, 1, Kind.MESSAGES, b"y" * 10)
@@ -150,7 +150,7 @@ class LogStoreContract:
     # -- what is durable -------------------------------------------------------------------
 
     def test_a_sync_covers_what_was_appended_before_it(self, storage: Storage) -> None:
-        """What comes while it runs is durable with the next one."""
+        """Entries that come while a sync runs are durable with the next one."""
         log = storage.open()
         fill(log, 5)
         job = log.start_sync()
@@ -164,7 +164,7 @@ class LogStoreContract:
         assert log.durable_index == 10
 
     def test_a_sync_that_a_cut_overtook_counts_for_nothing(self, storage: Storage) -> None:
-        """It must not vouch for the entries that took the places of those that it covered."""
+        """A sync that a cut overtook must not count for the entries in those places."""
         log = storage.open()
         fill(log, 10)
         job = log.start_sync()
@@ -178,7 +178,7 @@ class LogStoreContract:
         assert log.durable_index == 12
 
     def test_after_a_failed_sync_nothing_more_is_taken(self, storage: Storage) -> None:
-        """For ever, although the next one would succeed: what the disk holds is not known."""
+        """A failed sync fences the log for ever, since the disk's content is not known."""
         log = storage.open()
         fill(log, 3)
         log.sync()
@@ -209,7 +209,7 @@ class LogStoreContract:
         assert again.last_index == len(taken) + 100
 
     def test_damage_to_what_was_durable_stops_the_start(self, storage: Storage) -> None:
-        """It is not cut off: the error names the entry, and nothing changes, however often."""
+        """Damage to durable entries is not cut: the error names the entry, however often."""
         log = storage.open()
         fill(log, 20)
         log.sync()
@@ -238,7 +238,7 @@ class LogStoreContract:
     # -- what goes -------------------------------------------------------------------------
 
     def test_a_cut_removes_a_tail_for_good(self, storage: Storage) -> None:
-        """After it and after new entries a start finds these, and no trace of the old ones."""
+        """A start finds the entries after a cut, and no trace of the old ones."""
         log = storage.open()
         fill(log, 90)
         log.sync()
@@ -251,7 +251,7 @@ class LogStoreContract:
         assert [entry.term for entry in expected] == [1] * 10 + [2] * 7
 
     def test_a_cut_takes_back_nothing_that_is_committed(self, storage: Storage) -> None:
-        """It is refused, and the error says up to where."""
+        """A cut of committed entries is refused, with the commit index."""
         log = storage.open()
         fill(log, 10)
         log.commit_index = 5
@@ -280,7 +280,7 @@ class LogStoreContract:
             log.reader.entry(log.first_index - 1)
 
     def test_a_trimmed_log_is_found_again_from_where_it_begins(self, storage: Storage) -> None:
-        """Its head tells what its first entry continues."""
+        """A trimmed log's head has what its first entry continues."""
         log = storage.open()
         fill(log, 100)
         log.sync()
@@ -299,7 +299,7 @@ class LogStoreContract:
         assert again.last_index == 101
 
     def test_a_log_begins_anew_with_a_leaders_first_entry(self, storage: Storage) -> None:
-        """What it held is gone, the entry is durable at once, and the leader's others follow."""
+        """A log that begins anew has the leader's entry, durable at once, and takes later ones."""
         log, leader = storage.open(), storage.another().open()
         fill(log, 30)
         fill(leader, 100, term=2)
@@ -336,7 +336,7 @@ class PowerLossContract:
     def test_what_was_durable_survives_and_the_rest_has_no_holes(
         self, storage: PoweredStorage, seed: int
     ) -> None:
-        """Of what came later a first part may be left: what it holds is as it was written."""
+        """A power loss leaves all durable entries, and a first part of the later ones."""
         log = storage.open()
         fill(log, 12 + seed)
         log.sync()
@@ -365,8 +365,11 @@ class PowerLossContract:
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_a_cut_is_durable_at_once(self, storage: PoweredStorage, seed: int) -> None:
-        """The power goes right after it, and again after other entries took the cut ones' places:
-        no cut entry comes back, and none of them is missed."""
+        """A cut is durable when it returns: after a power loss no cut entry comes back.
+
+        The power goes right after it, and again after other entries took the places; none of these
+        is missed.
+        """
         log = storage.open()
         for count in (20, 5):
             fill(log, count)
@@ -395,7 +398,7 @@ class PowerLossContract:
         assert storage.open().last_index == 4
 
     def test_where_a_log_begins_is_durable(self, storage: PoweredStorage) -> None:
-        """After a trim, and after a new beginning, as soon as either is done."""
+        """A trim, and a new beginning, are durable once they are done."""
         log, leader = storage.open(), storage.another().open()
         fill(log, 60)
         log.sync()

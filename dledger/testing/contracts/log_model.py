@@ -50,7 +50,7 @@ class _Done:
     """A job without files to work on."""
 
     def run(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: a list needs no sync."""
 
 
 class MemoryLog:
@@ -311,7 +311,7 @@ class InMemory:
         self._log.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:
-        """Some of what was not durable is left, without holes."""
+        """Keep some of the entries that were not durable, without holes."""
         log = self._log
         unsynced = range(log.durable_index, log.last_index)
         rng = random.Random(seed)

@@ -67,7 +67,7 @@ def keep_what_was_cut() -> Planted:
 
 
 def forget_the_members() -> Planted:
-    """After a restart the members are those of the config file."""
+    """Members after a restart are those of the config file."""
     return patch.object(Members, "_save", lambda self: None)
 
 

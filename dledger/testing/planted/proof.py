@@ -110,5 +110,5 @@ def check_no_tags() -> Planted:
 
 
 def believe_every_claim() -> Planted:
-    """Any term is taken, and any node for the leader of a term."""
+    """Any term is believed, and any node may be the leader of a term."""
     return patch.object(Claims, "check", lambda self, node_id, message: None)

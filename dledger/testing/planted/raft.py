@@ -59,7 +59,7 @@ def send_again() -> Planted:
 
 
 def truncate_matching() -> Planted:
-    """Everything after the entry that a message builds on is cut."""
+    """Entries after the one that a message builds on are all cut."""
 
     def delete(self: LogJournal, entryFrom: int) -> None:  # noqa: N803
         first = self.log.first_index + entryFrom
@@ -71,7 +71,7 @@ def truncate_matching() -> Planted:
 
 
 def send_again_and_truncate() -> Planted:
-    """Both, as in the library: one crash of a leader is enough to lose what was committed."""
+    """Both bugs at once, as in the library: one crash of a leader loses committed entries."""
     return together(send_again(), truncate_matching())
 
 
@@ -295,7 +295,7 @@ def vote_for_a_shorter_log() -> Planted:
 
 
 def elect_without_asking() -> Planted:
-    """No pre-vote, no stickiness: harmless to safety, so only liveness can show it."""
+    """No pre-vote and no stickiness: harmless to safety, so only liveness can show it."""
     return together(
         patch.object(ElectionGate, "_won", lambda self: True),
         patch.object(ElectionGate, "leader_alive", lambda self, now: False),

@@ -30,7 +30,7 @@ from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
 SEGMENT_BYTES = 4096
 TICK_S = 0.01
 ROUNDS_MAX = 1000
-"""If nodes send for more rounds than this without a pause, messages cause messages without end."""
+"""Rounds of messages without a pause after which they must be causing each other for ever."""
 
 
 class Portable(Recorder):

@@ -148,7 +148,7 @@ def main(
 
 
 def _search_for_all(seeds: range, duration_s: float, jobs: int | None) -> int:
-    """For each planted bug, print the first seed that catches it."""
+    """Print the first seed that catches each planted bug."""
     missed = 0
     for bug in PLANTED:
         if bug.seed is None:

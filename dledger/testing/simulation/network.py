@@ -53,7 +53,7 @@ class SimulatedLink:
 
 @dataclass
 class Network:
-    """All links of the group, and the time."""
+    """Links of the group, and the time."""
 
     streams: Streams
     now: float = 1000.0

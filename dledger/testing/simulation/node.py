@@ -1,7 +1,7 @@
 """A node of a simulated group: a real engine and log, stepped as the ledger's loops would.
 
-So it is stepped when the engine says so, and not otherwise: a deadline that the engine does not
-name is one at which nothing happens.
+The node is stepped when the engine says so, and not otherwise: at a deadline that the engine does
+not name nothing happens.
 
 What the ledger does in threads, syncs, preparing segments, writing checkpoints, takes simulated
 time here and ends in a later step.
@@ -172,7 +172,7 @@ class SimulatedNode:
 
     @property
     def peer_ids(self) -> list[str]:
-        """All other nodes that there are, members or not."""
+        """Other nodes, members or not."""
         return [other for other in self.group.node_ids if other != self.node_id]
 
     def clock(self) -> float:
@@ -183,7 +183,7 @@ class SimulatedNode:
         return self.group.network.now * self._rate + self.clock_ahead_s + self._spent_s
 
     def _wait_for_a_processor(self) -> None:
-        """In some steps, between looks at the clock. What was spent so passes meanwhile."""
+        """Make some steps busy, between looks at the clock, and let spent time pass meanwhile."""
         passed_s, self._passed_at = self.group.network.now - self._passed_at, self.group.network.now
         self._spent_s = max(0.0, self._spent_s - passed_s * self._rate)
         self.began_s = self.clock()

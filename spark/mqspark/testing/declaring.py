@@ -26,7 +26,7 @@ class Fault(Generic[T]):
 
     @property
     def name(self) -> str:
-        """For a person, and a test's id."""
+        """The fault's name for a person, and for a test's id."""
         return f"{self.number} {self.plant.__name__}"
 
 

@@ -92,7 +92,7 @@ Edit = Callable[[StoredMessage], Sequence[StoredMessage]]
 
 
 def read_log(replica: Replica) -> list[StoredEntry]:
-    """All entries of a sound log, in memory."""
+    """Entries of a sound log, in memory."""
     entries = []
     for base in replica.segments:
         with segment_path(Path(replica.directory) / "log", base).open("rb") as file:

@@ -1,4 +1,4 @@
-"""Lets small runs happen, step by step, from a seed."""
+"""Steps by which small runs happen, from a seed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Maker:
         )
 
     def batch(self) -> None:
-        """Some sends, most of them stored in one entry and acknowledged."""
+        """Send some messages, most of them stored in one entry and acknowledged."""
         queues = [self.draw.randrange(QUEUES) for _ in range(self.draw.randint(1, 3))]
         sent = [self.send(priority=self.draw.randint(1, 9) if each else 0) for each in queues]
         outcomes = [self.draw.choice("aaaaauUr") for _ in sent]

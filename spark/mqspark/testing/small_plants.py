@@ -1,4 +1,4 @@
-"""Plants for small runs: faults, each with the property that finds it, and what only looks odd."""
+"""Plants for small runs: faults with the property that finds each, and runs that only look odd."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
 
 
 def _write_log(entries: Sequence[Entry], store: Path, removed: int) -> None:
-    """A node's log, without so many of its segments; the last one stays."""
+    """Write a node's log without its removed segments; the last one stays."""
     log = LogWriter(store, SEGMENT_BYTES)
     heads = {0: LogHead()}
     for entry in entries:

@@ -66,7 +66,7 @@ class Prometheus:
         written.rename(self._targets)
 
     async def asked(self, path: str) -> Any:
-        """Ask the server. OSError also while it starts."""
+        """Ask the server for a path. OSError also while it starts."""
 
         def ask() -> bytes:
             with urllib.request.urlopen(f"{self._url}/{path}", timeout=10) as answer:  # noqa: S310

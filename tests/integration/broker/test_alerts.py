@@ -115,7 +115,7 @@ class Scene(NamedTuple):
 
 
 async def give_up_and_stay_behind(scene: Scene) -> None:
-    """Let one group give a message up, and another one lose its only member."""
+    """Make one group give a message up, and another one lose its only member."""
     cluster = scene.cluster
     async with cluster.admin() as admin, cluster.producer() as producer:
         await admin.topics.update("T", read_queues=1, write_queues=1)

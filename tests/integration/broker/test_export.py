@@ -40,7 +40,7 @@ def mqadmin(words: list[str]) -> None:
 async def test_a_group_that_serves_is_copied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One command copies all members under sends, and each copy has all earlier acknowledgements.
+    """A command copies all members under sends, and each copy has all earlier acknowledgements.
 
     Old segments cost nothing. Then one member is copied, and wrong requests are refused.
     """

@@ -1,4 +1,4 @@
-"""One `mqbroker` process: its start, its errors, and hostile clients."""
+"""The `mqbroker` process: its start, its errors, and hostile clients."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ SEGMENT_BYTES = 1 << 20
 
 
 def restore(copy: Path, config: Path) -> subprocess.CompletedProcess[str]:
-    """Run `mqbroker restore`."""
     argv = [sys.executable, "-m", "mqbroker", "restore", str(copy), "-c", str(config)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 

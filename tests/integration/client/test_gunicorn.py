@@ -49,7 +49,6 @@ WAIT_S = 60
 
 
 def get(url: str) -> str:
-    """The application's answer."""
     with urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310 - an address of ours
         said: str = answer.read().decode()
     return said

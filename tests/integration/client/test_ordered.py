@@ -115,7 +115,6 @@ async def unlock(namesrv_addr: str, group: str, client_id: str, topic: str) -> N
 
 
 def progress(namesrv_addr: str, group: str, queue: MessageQueue) -> int:
-    """The group's committed offset."""
     with blocking.Admin(namesrv_addr) as admin:
         queues = admin.groups.progress(group, queue.topic).queues
     return next(each.consumer_offset for each in queues if each.queue_id == queue.queue_id)

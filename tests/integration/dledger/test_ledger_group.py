@@ -126,7 +126,7 @@ async def run_node(order: Order) -> None:
 
 
 class Line:
-    """A node's control connection."""
+    """A control connection to a node."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this process, since its start takes as long as two audits."""
+"""The Spark session for all tests of this process, since its start takes as long as two audits."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ ROTTEN = [f"d{number:04}" for number in range(len(FLIPPED))]
 
 @pytest.fixture(scope="module")
 def judged(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """One audit of all runs that these tests look at."""
+    """A single audit of all runs that these tests look at."""
     runs = [planted(fault.plant, name) for name, fault in FAULTY.items()]
     runs += [planted(plant, name) for name, plant in ODD.items()]
     runs += [planted(lacks_what_a_node_has_lower, LOWER)]

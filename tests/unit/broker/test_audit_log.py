@@ -248,7 +248,7 @@ LINE = AuditLine(1, "s", "ann", "10.0.0.9", 17, "UPDATE_AND_CREATE_TOPIC", "done
 
 
 def paged(folder: Path, after: str = "") -> AuditPage:
-    """One page with all lines of the log."""
+    """All lines of the log on one page."""
     return drained(page_of(folder, after, lambda _: True))
 
 

@@ -41,7 +41,7 @@ class Flying:
 
 
 class Model(RuleBasedStateMachine):
-    """One group and queue; a message is new, in flight, or done."""
+    """A model of one group and queue; a message is new, in flight, or done."""
 
     def __init__(self) -> None:
         super().__init__()

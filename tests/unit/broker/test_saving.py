@@ -75,8 +75,7 @@ def filled(directory: Path, messages: int = 3) -> LeadingMachine:
 
 
 async def test_a_state_is_saved_only_when_the_log_behind_it_is_on_the_disk(tmp_path: Path) -> None:
-    """Else the power goes, the log ends before the state, and the state is of no use: on all
-    replicas at once, if all lose power."""
+    """A state ahead of its durable log is not saved: after a power loss it would be of no use."""
     leader = filled(tmp_path)
     disk = Disk(leader.ledger)
     snapshots = Snapshots(leader.machine, disk)

@@ -100,7 +100,7 @@ def test_a_batch_is_decided_once(plan: list[int]) -> None:
 
 
 def test_a_name_has_half_of_the_room_at_most() -> None:
-    """One name's staged entries have half of their room at most, so that others find some."""
+    """A name's staged entries have half of their room at most, so that others find some."""
     bound = limits.STAGED_MAX
     assert staged_full({"P": limits.TRANSACTIONS_MAX}, GROUP + "q") is None
     assert staged_full({GROUP + "q": bound // 2 - 1}, GROUP + "q") is None

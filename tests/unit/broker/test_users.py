@@ -221,7 +221,7 @@ async def test_replicas_and_restarts_have_the_same_users(tmp_path: Path) -> None
 
 
 async def test_enforcing_needs_a_super_user_who_stays(tmp_path: Path) -> None:
-    """Else nobody could take it back: not before there is one, and not for the last one."""
+    """Enforcing needs an enabled super user, and keeps the last one, who alone can end it."""
     async with broker_of_users(tmp_path) as (broker, tool):
 
         async def set_mode(mode: str) -> Command:

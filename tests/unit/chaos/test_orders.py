@@ -32,7 +32,7 @@ class Starting:
         self.say(0)
 
     def signalled(self, pid: int, _signal: int) -> None:
-        """Read the orders."""
+        """Read the orders, if the process answers."""
         assert pid == PID
         if self._answers:
             self.say(orders.ordered(self._cluster, NODE).number)

@@ -36,7 +36,7 @@ seeds = st.integers(0, 1 << 32)
 
 
 def test_each_work_that_comes_by_places_can_be_provoked() -> None:
-    """Else a node would be waited for in vain."""
+    """A kind of work that passes places can be provoked, or a node would be waited for in vain."""
     assert PROVOCATIONS.keys() == {*When}
 
 

@@ -102,7 +102,7 @@ def test_a_plan_says_whether_all_is_encrypted_and_signed() -> None:
 def test_a_plan_that_this_machine_can_not_do_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several replayed plans, the one that this machine can't run is named."""
+    """A plan that this machine can't run is named, of several replayed ones, too."""
     monkeypatch.setattr(again, "no_own_disks", lambda: "it needs root")
     write_plan(tmp_path, msgspec.structs.replace(random_plan(8, 30.0), disks=True))
     with pytest.raises(ConfigError, match=f"{tmp_path}: --disks own is not available here"):

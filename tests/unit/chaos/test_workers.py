@@ -22,7 +22,7 @@ sys.stdin.read()
 
 
 async def test_a_worker_lives_from_when_it_has_done_something(tmp_path: Path) -> None:
-    """Else a busy machine kills each that comes before it has begun, and nobody ever sends."""
+    """A worker's life is counted from its first work, as a busy machine may start it late."""
     task = Consume("c", "nobody", "T", str(tmp_path / "c.jsonl"), "G")
     started: list[str] = []
     through = [sys.executable, "-c", SLOW_START]

@@ -15,7 +15,7 @@ NUMBERS = st.floats(-1e15, 1e15)
 
 
 def history(*values: float, name: str = "lag", step_ms: int = 10_000) -> ServerHistory:
-    """One figure over time, as a server's history."""
+    """A single figure over time, as a server's history."""
     times = tuple(step_ms * number for number in range(len(values)))
     return ServerHistory("h:1", (name,), times, tuple((value,) for value in values))
 

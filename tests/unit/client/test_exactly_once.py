@@ -248,7 +248,7 @@ async def test_a_named_producer_sends_as_others_do() -> None:
 
 
 async def test_one_producer_may_have_many_consumers() -> None:
-    """One producer serves a dozen open consumers with transactions; closed ones don't count."""
+    """A producer serves a dozen open consumers with transactions; closed ones don't count."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 14)
         async with cluster.producer("P", name="billing") as producer:

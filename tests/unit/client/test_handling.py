@@ -125,7 +125,7 @@ class Bench:
 
 
 async def test_by_default_each_queue_is_handled_in_order() -> None:
-    """One message of each queue is under way at a time, though ten might be."""
+    """Messages of a queue are handled one at a time by default, those of three queues at once."""
     bench = Bench("aaaa", "aaaa", "aaaa")
     await bench.run(4.5, 10)
     assert bench.widest == 3
@@ -261,7 +261,7 @@ async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing() -> None:
 
 
 async def test_of_a_queue_that_is_given_up_only_what_closes_a_gap_is_begun() -> None:
-    """Else what was finished above the gap would be handled twice, by the next reader."""
+    """A queue that is given up handles only messages that close a gap, which would come twice."""
     bench = Bench("aaba")
     progress = bench.readings[QUEUES[0]].progress
 

@@ -55,7 +55,7 @@ class Broker:
         """Do nothing when a client leaves."""
 
     async def heard_of(self, count: int) -> None:
-        """Wait for `count` heartbeats."""
+        """Wait until `count` heartbeats have come."""
         with trio.fail_after(10):
             while len(self.heard) < count:
                 await self._more.wait()

@@ -238,7 +238,7 @@ async def test_those_without_room_fail_and_the_error_has_all_outcomes(
 
 @pytest.mark.parametrize("error_type", [SendFailed, SendUnknown])
 def test_one_unknown_outcome_makes_the_whole_indefinite(error_type: type[SendError]) -> None:
-    """One unknown outcome makes the whole error indefinite, with the number that failed."""
+    """A single unknown outcome makes the whole error indefinite, with the number that failed."""
     known = Chunk.refused(3, SendFailed("why", "T", "a", "k"))
     other = Chunk.refused(2, error_type("no answer", "T", "a", "k"))
     with pytest.raises(ManyFailed, match="5 of 5") as caught:

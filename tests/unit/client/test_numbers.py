@@ -81,7 +81,7 @@ async def _nothing(message: object) -> None:
 
 
 async def _commit(message: object) -> Decision:
-    """Commit each transaction."""
+    """Commit each transaction at once."""
     return Decision.COMMIT
 
 

@@ -112,7 +112,7 @@ async def test_a_queue_that_comes_again_begins_anew() -> None:
 async def test_commits_of_a_queue_are_under_way_one_at_a_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """One commit of a queue is under way at a time, since brokers keep the last they handle.
+    """Commits of a queue are under way one at a time, since brokers keep the last they handle.
 
     While it waits for its answer, only the newest place is sent next; each caller is told what is
     stored.

@@ -66,7 +66,7 @@ async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path
 async def test_a_start_that_finds_rot_in_a_segment_that_it_trusted_reads_that_segment(
     tmp_path: Path,
 ) -> None:
-    """Else each start would end so. Here nobody may repair it: it is refused as damaged."""
+    """A start that finds rot in a trusted segment reads it, and here refuses it as damaged."""
     peers = {
         node_id: ("127.0.0.1", port) for node_id, port in zip("ab", free_ports(2), strict=True)
     }
@@ -249,7 +249,7 @@ async def test_a_replay_gets_one_step_in_a_turn_of_the_loop(
 async def test_a_slow_sync_is_logged_with_its_time_on_the_node_that_made_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody could tell a slow disk from a slow program afterwards."""
+    """A slow sync is logged on its node, so that a slow disk is told from a slow program."""
     monkeypatch.setattr(limits, "SLOW_SYNC_S", 0.3)
     slow_nodes = itertools.count()
 

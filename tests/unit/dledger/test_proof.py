@@ -66,7 +66,7 @@ def check_stopped(attempt: Callable[[], object], without: str) -> None:
 
 
 def test_two_members_prove_and_share_a_key_for_each_direction() -> None:
-    """One end's sending key is the other's receiving key, and the two directions differ."""
+    """An end's sending key is the other's receiving key, and the two directions differ."""
     ours, theirs = meet(dialler(), acceptor())
     assert ours.sending_key == theirs.receiving_key
     assert ours.receiving_key == theirs.sending_key

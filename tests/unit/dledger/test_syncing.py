@@ -61,7 +61,6 @@ class Node:
         self.syncing.written()
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start both loops."""
         nursery.start_soon(self.syncing.begin_loop)
         nursery.start_soon(self.syncing.end_loop)
 

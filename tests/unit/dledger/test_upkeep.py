@@ -68,7 +68,7 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
 async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_the_segment_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a node whose disk was full when a large entry came would lack room for ever."""
+    """A node looks for room for a large entry that did not fit, however empty its segment is."""
     log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
     log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 8))

@@ -48,7 +48,6 @@ class CancelAt(trio.abc.Instrument):
 
 
 async def commit(_: ReceivedMessage) -> Decision:
-    """Commit every transaction."""
     return Decision.COMMIT
 
 

@@ -41,7 +41,6 @@ class CancelAt(Coroutine[Any, Any, None]):
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """Close the awaited coroutine."""
         self._work.close()
 
     def __await__(self) -> Generator[Any, Any, None]:

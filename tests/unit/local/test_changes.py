@@ -85,7 +85,7 @@ async def test_a_group_s_changes_change_what_they_name(autojump_clock: MockClock
 
 
 async def test_a_new_topic_may_be_given_one_number(autojump_clock: MockClock) -> None:
-    """One number means both: messages in a queue that nobody reads would be lost."""
+    """A single number means both: messages in a queue that nobody reads would be lost."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         for named in ({"read_queues": 3}, {"write_queues": 3}, {}):
             await admin.topics.delete("T") if await topic_is_there(admin) else None

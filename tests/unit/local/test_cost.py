@@ -132,7 +132,7 @@ async def handled(consumer: Consumer) -> int:
 
 
 def requests_take_no_longer_than_uncounted() -> None:
-    """Let requests take no time of the event loop's turns, as where nothing is counted.
+    """Make requests take no time of the event loop's turns, as where nothing is counted.
 
     A broker gathers the requests of one turn, and a connection whose requests are long waits for
     its turn.

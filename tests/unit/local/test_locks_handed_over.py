@@ -56,7 +56,7 @@ class Life:
             await trio.sleep(max(HANDLED_S) / QUEUES)
 
     async def step(self) -> None:
-        """Let a member come, or go, or come and be killed before it has a lock."""
+        """Make a member come, or go, or come and be killed before it has a lock."""
         way = self._draw.choice(["come", "go", "visit"])
         if way != "go" or len(self.members) < 2:
             await self._nursery.start(self._live)

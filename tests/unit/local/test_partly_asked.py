@@ -1,4 +1,4 @@
-"""One of two broker groups has lost its leader: tools show the other one, and name it."""
+"""Two broker groups, one without a leader: tools show the other one, and name it."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ async def test_asking_for_more_says_that_what_was_given_is_processed(*, auto_com
 
 
 async def test_one_message_of_many_can_be_sent_back() -> None:
-    """One message of many can be nacked, and comes again alone."""
+    """A single message of many can be nacked, and comes again alone."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 100)
         async with cluster.consumer("C", {"T": "*"}) as consumer:

@@ -376,7 +376,7 @@ async def run_drivers(world: World) -> None:
 
 
 async def trouble(world: World, handlers: list[ModelHandler]) -> None:
-    """Let leaders look, groups go away and come back, and readers look at all of it."""
+    """Make leaders look, groups go away and come back, and readers look at all of it."""
 
     async def looks(handler: ModelHandler) -> None:
         while True:

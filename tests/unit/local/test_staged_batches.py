@@ -342,7 +342,7 @@ async def test_attempts_that_lost_are_dropped_soon(
 
 
 async def test_a_name_that_is_not_known_begins_with_its_first_batch(cluster: LocalCluster) -> None:
-    """Else nobody could say whether the batch was stored: the query is told, and what to do."""
+    """A batch of an unknown name is an error that says so, unless it is named as the first."""
     staged = await begin(cluster, 7)
     places = await stage(cluster, staged, range(20))
     with pytest.raises(BatchLost, match="firstBatch=7"):

@@ -1,4 +1,4 @@
-"""Ctrl-C during an audit."""
+"""Ctrl-C in the middle of an audit."""
 
 from __future__ import annotations
 

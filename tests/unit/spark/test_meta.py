@@ -61,7 +61,7 @@ def test_a_first_line_that_is_no_description_describes_nothing(tmp_path: Path, l
 
 @pytest.mark.parametrize("count", [0, -1, 0.5, True, "8", 2**40])
 def test_a_number_of_queues_that_no_topic_has_is_refused(tmp_path: Path, count: object) -> None:
-    """Else the priorities of that topic would not be judged, and nobody would notice."""
+    """A wrong number of queues is refused, as the topic's priorities would not be judged."""
     history = tmp_path / "h.jsonl"
     history.write_text(json.dumps(META | {"levels": {"T": count}}) + "\n")
     with pytest.raises(ConfigError, match="levels"):

@@ -133,10 +133,11 @@ class ClientHistory:
         return len(self._reads)
 
     def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
-        """All faults are healed: every log must hold all acknowledged entries, every append be
-        answered.
+        """Check healed logs for every acknowledged entry, and that every append was answered.
 
-        What is gone with a log's head was applied by the node, or came with another's state."""
+        Entries that are gone with a log's head were applied by the node, or came with another's
+        state.
+        """
         for node_id, log in sorted(logs.items()):
             for index, (term, body) in self._acknowledged.items():
                 if index < log.first_index:

@@ -25,7 +25,7 @@ def is_majority(node_ids: Collection[str], voters: Collection[str]) -> bool:
 
 
 class Configurations:
-    """All configurations of one run, by key: the voters and the members."""
+    """Configurations of one run by key: the voters and the members."""
 
     def __init__(self, initial: frozenset[str]) -> None:
         self.voters: dict[Key, frozenset[str]] = {(0, 0): initial}

@@ -65,7 +65,7 @@ from dledger.testing.simulation.judge.configurations import Configurations, is_m
 SERVES_ALONE_S = 2.0
 """A leader that hears from no majority must stop serving within this time, by its own clock."""
 STEP_S = 0.1
-"""More than a busy node's step takes: what is due after a while is timed from within one."""
+"""Seconds beyond a busy node's step: deadlines are timed from within one."""
 
 FIRST_INDEX = 1
 """Index of the entry that every log begins with, committed or not: before it there is nothing to
@@ -220,7 +220,7 @@ class Judge:
         self._check_commit(node_id, self._seen[node_id], engine)
 
     def died(self, node_id: str) -> None:
-        """Nobody will answer the appends that were under way at a node."""
+        """Note that appends under way at a dead node will have no answer."""
         self.client.died(node_id)
 
     def look(

@@ -102,7 +102,7 @@ class Damages:
         return self._bears(self.damaged, node_id)
 
     def may_belong(self, members: Collection[str], voters: Collection[str]) -> bool:
-        """Whether these may be the members: with too many damaged ones they could not go on."""
+        """Whether a group of these members could go on, in spite of damaged ones."""
         return not self.damaged or self._is_led(members, voters, self.damaged, ())
 
     def _bears(self, damaged: Collection[str], without: str) -> bool:
@@ -120,7 +120,7 @@ class Damages:
         damaged: Collection[str],
         away: Collection[str],
     ) -> bool:
-        """Whether those that are well are a majority, also if damaged learners become voters."""
+        """Whether undamaged nodes are a majority, also if damaged learners become voters."""
         well = {*self._group.node_ids} - {*damaged, *away}
         eligible = [node_id for node_id in well if self._holds_its_own(node_id)]
         return is_majority(eligible, {*voters, *({*members} & {*damaged})})
@@ -199,7 +199,7 @@ def damage_log(
 
 
 def _watermark(disk: SimulatedDisk, log: SegmentedLog) -> int:
-    """Up to here a start knows that entries were durable; what is damaged above it is cut."""
+    """The position below which a start knows entries as durable; damage above it is cut."""
     return max((_mark(disk, segment.base_position) for segment in log.reader.segments()), default=0)
 
 

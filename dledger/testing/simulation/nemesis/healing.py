@@ -21,7 +21,7 @@ LOOK_S = 0.5
 """Between two looks at a group that heals. While a repair has gone on since the last one, the limit
 is not drawn on: where a message carries one entry only, it takes a round trip for each."""
 HEAL_FRAMES_MAX = 50_000
-"""If there are more messages than this without any append, messages cause messages without end."""
+"""Messages without any append after which they must be causing each other for ever."""
 
 
 class UnderWay(Protocol):

@@ -281,13 +281,13 @@ def keys_cut(served: Served, draw: random.Random) -> None:
 
 @_fault
 def keys_gone(served: Served, draw: random.Random) -> None:
-    """There is no file of keys."""
+    """The file of keys is gone."""
     served.index.unlink()
 
 
 @_fault
 def key_sorted_from_another(served: Served, draw: random.Random) -> None:
-    """In a sorted file of keys a hash and a position are not of one unit."""
+    """A sorted file of keys has the hash and the position of two units in one."""
     keys_sorted(served, draw)
     path = served.index.with_name(f"{FIRST_FILE}.sorted")
     raw = path.read_bytes()
@@ -313,7 +313,7 @@ def bit_of_the_snapshot(served: Served, draw: random.Random) -> None:
 
 @_fault
 def longer_snapshot(served: Served, draw: random.Random) -> None:
-    """Something stands behind the snapshot."""
+    """Bytes stand behind the snapshot."""
     path = served.store / SNAPSHOT
     path.write_bytes(path.read_bytes() + b"\0")
 
@@ -412,7 +412,7 @@ def claims_less(served: Served, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def without_a_snapshot(served: Served, draw: random.Random) -> None:
-    """Without a snapshot nothing is claimed."""
+    """A store without a snapshot claims nothing."""
     served.any_queue(draw).path.write_bytes(b"x")
     (served.store / SNAPSHOT).unlink()
 

@@ -1,5 +1,6 @@
-"""Faults planted in the batches of a sink: a query's rows are staged, decided and ended, behind a
-run, in a topic that no client tells of.
+"""Faults planted in the batches of a sink.
+
+A query's rows are staged, decided and ended, behind a run, in a topic that no client tells of.
 """
 
 from __future__ import annotations

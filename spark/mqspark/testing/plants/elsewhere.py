@@ -1,5 +1,6 @@
-"""Faults of known kinds where the other plants have none: in other topics, queues and properties,
-on other nodes, at other distances; and what differs from them in the one thing that explains it.
+"""Faults of known kinds in other topics, queues, properties and nodes, at other distances.
+
+Beside them stands what differs from them in the one thing that explains it.
 """
 
 from __future__ import annotations

@@ -255,8 +255,7 @@ def _is_set(run: SmallRun, kind: str, queue_id: int) -> None:
 
 
 def _high_and_low(run: SmallRun, draw: random.Random) -> tuple[Event, Event, Event]:
-    """A message that was handed out, the first of a lower queue whose pop was asked for after the
-    acknowledgement of the other, and that acknowledgement."""
+    """A higher message, a lower one popped after the higher one's ack, and that ack."""
     new = [event for event in run.of("deliver", group=POPPERS) if "asked" in event]
     acks = {ack["id"]: ack for ack in run.of("ack", topic=TOPIC, waiting=None)}
     found = []

@@ -1,5 +1,7 @@
-"""Faults planted in what tools do: topics that are deleted and made again, made read-only, groups
-that are disabled, deleted, reset. All of it happens behind the run, to groups of its own."""
+"""Faults in what tools do to topics and groups: deleted, made again, read-only, disabled, reset.
+
+All of it happens behind the run, to groups of its own.
+"""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def unanswered(run: SmallRun, draw: random.Random) -> None:
-    """No answer came for some that were stored, and for some the answer was lost."""
+    """No answer came for some stored messages, as it was lost."""
     for ack in draw.sample(run.of("ack", waiting=None, topic=TOPIC), 2):
         run.events.remove(ack)
 

@@ -1,5 +1,6 @@
-"""Faults of messages that wait, for their time or their transaction: early, late, hidden, given
-after their end. What `_Waiting` does happens behind the run.
+"""Faults of messages that wait for their time or transaction: early, late, hidden, repeated.
+
+What `_Waiting` does happens behind the run.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _never(run: SmallRun, message_id: str) -> None:
 
 
 def _much_later(run: SmallRun, message_id: str) -> None:
-    """All that happened from the message's delivery on happened minutes later."""
+    """Events from the message's delivery on happen minutes later."""
     since = min(delivery["t"] for delivery in run.of("deliver", id=message_id))
     for event in run.events:
         if event["kind"] != "end" and event["t"] >= since:

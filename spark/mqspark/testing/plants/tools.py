@@ -1,4 +1,5 @@
-"""Faults in what tools set: forbidden in other ways, asked for otherwise than done, done unasked.
+"""Faults in what tools set: forbidden in other ways, done differently or unasked.
+
 All of it happens behind the run.
 """
 

@@ -30,7 +30,7 @@ __all__ = ["Finding", "Inputs", "findings"]
 
 
 def findings(inputs: Inputs) -> set[Finding]:
-    """All that is wrong with a run."""
+    """Findings in all properties of a run."""
     lived = in_lives(inputs)
     found = {finding for judge in (*MESSAGES, *GROUPS) for finding in judge(lived)}
     found |= {finding for judge in (*ACTS, *BATCHES) for finding in judge(inputs)}
@@ -38,7 +38,7 @@ def findings(inputs: Inputs) -> set[Finding]:
 
 
 def _of_topic(finding: Finding) -> Finding:
-    """With the queue's own number."""
+    """The finding with the queue's own number."""
     number, what, message_id, replica, queue_id, offset = finding
     own = None if queue_id is None else queue_id % APART
     return number, what, message_id, replica, own, offset

@@ -143,7 +143,7 @@ def _published(
 
 
 def _alike(run: Inputs) -> int:
-    """Up to here all logs are the same."""
+    """The position up to which all logs are the same."""
     if run.first_difference is not None:
         return run.position_at(run.first_difference)
     last = next(iter(run.logs.values()))[-1]

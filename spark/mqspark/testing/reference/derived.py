@@ -1,4 +1,4 @@
-"""18: what a broker makes from its log says what the log says: unit by unit, in plain Python."""
+"""Property 18: files that a broker makes from its log agree with it, unit by unit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Records = Mapping[int, StoredMessage]
 
 
 def unlike(replica: Replica) -> set[Unlike]:
-    """All units that are not as the log has it. No file has more than 2^18 of them here."""
+    """Units that differ from the log. No file has more than 2^18 of them here."""
     store, entries = Path(replica.directory), read_log(replica)
     records = {message.position: message for entry in entries for message in entry.messages}
     if not (store / SNAPSHOT).exists():

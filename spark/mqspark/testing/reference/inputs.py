@@ -231,7 +231,7 @@ class Inputs:
 
     @cached_property
     def settled_end(self) -> int:
-        """Up to here the log can't change: what clients know of, and what all hold alike."""
+        """The position up to which the log can't change: known to clients, or alike everywhere."""
         known = [0]
         heard = {event["id"] for event in (*self.of("ack"), *self.of("deliver"))}
         for message_id in heard:

@@ -416,7 +416,7 @@ def _said(record: StoredMessage) -> int:
 
 
 def _altered(run: Inputs, message_id: str, crc: int, said: int | None) -> bool:
-    """Whether it is not as it was sent, as far as its sender says."""
+    """Whether a message differs from its send, as far as the sender says."""
     sent = run.sent.get(message_id)
     if sent is None:
         return False

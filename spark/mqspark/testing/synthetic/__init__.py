@@ -1,11 +1,11 @@
-"""Writes replica directories and a history, without a broker: a run as it should have been.
+"""Replica directories and a history of a right run, written without a broker.
 
-Only for tests and measurements of the audit. It is independent of the broker on purpose: judge
-and judged must not share a mistake. The form of a record and of an entry is all it borrows.
+Only for tests and measurements of the audit. It is independent of the broker on purpose: judge and
+judged must not share a mistake. The form of a record and of an entry is all it borrows.
 
-``run``      what the run is to be like
+``run``      the description of the run
 ``log``      a log's segments
-``history``  what clients say, as lines or as columns
+``history``  the clients' events, as lines or as columns
 ``writing``  both together
 """
 

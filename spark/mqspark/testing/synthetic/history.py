@@ -175,7 +175,7 @@ class HistoryInColumns:
         }
 
     def _slot(self, some: _Some, without: Flags | None) -> dict[str, pa.Array]:
-        """Where it is in its queue; `without`: the rows that don't say so."""
+        """Columns of a message's place; `without`: the rows that don't say so."""
         queues = self._run.queues
         broker = np.full(len(some.numbers), self._run.broker, object)
         return {

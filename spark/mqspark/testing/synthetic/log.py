@@ -1,4 +1,4 @@
-"""Writes entries to segment files as the log does."""
+"""Segment files, written as the log writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the replicas and the history of a run.
+"""Replicas and the history of a run, written to files.
 
 Records of one entry have the same size, so that numpy fills them all at once: a million messages
 take seconds. Sizes differ between entries.

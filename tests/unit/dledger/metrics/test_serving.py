@@ -217,7 +217,7 @@ async def test_strangers_that_hold_connections_keep_no_scrape_away() -> None:
 
 
 async def test_a_page_is_made_once_for_all_who_ask(autojump_clock: trio.abc.Clock) -> None:
-    """One page is good for all requests of a second."""
+    """A page is made once for all requests of a second."""
     page = CachedPage(figures)
     async with trio.open_nursery() as nursery:
         for _ in range(10):

@@ -78,8 +78,7 @@ def test_of_many_names_those_with_most_traffic_are_shown() -> None:
 
 
 def test_a_shown_name_stays_for_a_while() -> None:
-    """Else its counter would end, and that of the others jump, at every look; a deleted one goes at
-    once."""
+    """A shown name stays for a while, so that its counter does not end; a deleted one goes."""
     shown = Shown(2)
     choose(shown, "abcd", {"b": 5, "d": 7}, 0.0)
     choose(shown, "abcd", {"a": 9, "b": 5, "d": 7}, 60.0)

@@ -283,7 +283,7 @@ async def test_reading_pauses_while_too_many_requests_are_in_flight() -> None:
 
 
 async def pass_time(clock: trio.testing.MockClock, seconds: float) -> None:
-    """Let virtual time pass in steps that the server's sweeper sees."""
+    """Pass virtual time in steps that the server's sweeper sees."""
     for _ in range(int(seconds * 2)):
         clock.jump(0.5)
         await trio.testing.wait_all_tasks_blocked()

@@ -43,7 +43,7 @@ class Group:
         self.sim.run(seconds, faults=False)
 
     def run_until(self, holds: Callable[[], bool], limit_s: float) -> float:
-        """Let time pass until a condition holds; the seconds that it took."""
+        """Pass time until a condition holds; the seconds that it took."""
         since = self.now
         while not holds():
             assert self.now - since < limit_s, "\n".join(self.sim.transcript[-30:])

@@ -217,7 +217,6 @@ class Portable:
         return self.applied_index, b"state"
 
     def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
-        """Take another replica's state."""
         yield
         self.installed.append(payload)
         self.applied_index = first_index - 1

@@ -43,7 +43,7 @@ def test_hole_12_who_is_behind_in_terms_is_told() -> None:
 
 
 def test_hole_12_a_leader_that_is_told_of_a_higher_term_steps_down() -> None:
-    """One message of a higher term makes a leader step down, and the new term is durable."""
+    """A message of a higher term makes a leader step down, and the new term is durable."""
 
     def role_and_term_after_a_denial() -> tuple[Role, int]:
         node = ScriptedNode()

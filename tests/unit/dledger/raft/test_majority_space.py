@@ -44,7 +44,7 @@ def test_a_leader_whose_disk_is_full_lets_another_lead_that_has_room() -> None:
 
 
 def test_a_leader_hands_over_to_whoever_has_room() -> None:
-    """Of five nodes with two full disks, one of the other three leads."""
+    """Two full disks of five nodes make one of the other three lead."""
     group = Group(5)
     full = [group.leader, group.followers[0]]
     fill(group, full)
@@ -144,7 +144,7 @@ def test_when_there_is_room_again_the_leader_goes_on_by_itself() -> None:
 
 
 def test_a_minority_without_room_stops_nothing() -> None:
-    """Of five nodes with two full disks, the other three take all."""
+    """Two full disks of five nodes stop nothing: the other three take all."""
     group = Group(5)
     fill(group, group.followers[:2])
     assert len(lacking(group)) == 2

@@ -203,7 +203,7 @@ def open_replica(disk: SimulatedDisk) -> Members:
 
 @pytest.mark.parametrize("at", range(HEADER_BYTES))
 def test_a_rotten_header_is_no_other_entry(at: int) -> None:
-    """Else the node would count majorities of the members before, for ever."""
+    """A rotten header stops the start: else a majority of former members might be counted."""
     disk = replica_with_a_rotten_header(at)
     with pytest.raises(Rot):
         open_replica(disk)

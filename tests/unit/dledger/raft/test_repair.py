@@ -153,7 +153,7 @@ def test_a_repair_ends_though_messages_come_faster_than_it_gets_them() -> None:
 
 
 async def test_an_answer_that_comes_again_is_followed_by_no_question() -> None:
-    """Else each question that was asked twice would be followed by questions that come twice."""
+    """An answer that is repeated causes no new question, or questions would multiply."""
     made = donor(*[1] * 30)
     replica = Replica(made, 20)
     for index in range(4, 10):
@@ -392,7 +392,7 @@ def test_a_conflicting_log_is_repaired_from_where_it_was_committed() -> None:
 
 
 def test_the_leaders_term_is_durable_before_its_entries_are_written() -> None:
-    """Else a start would find entries of a term that the node never heard of."""
+    """The leader's term is durable before its entries, or a start would not know their term."""
     source = donor(3, 3, 7)
     replica = Replica(source, 4)
     replica.damage(3)
