@@ -65,7 +65,7 @@ async def test_what_stock_clients_ask_for_is_served() -> None:
 @pytest.mark.slow
 @pytest.mark.conformance
 def test_servers_answer_each_code_as_their_handlers_declare(cluster: Cluster) -> None:
-    """A leader, a follower and a name server, asked without fields."""
+    """A leader, a follower and a name server answer each code as its handler declares it."""
     said = trio.run(declared)
     found = trio.run(probe, cluster)
 

@@ -151,7 +151,7 @@ def check_refused(scenario: Scenario, *words: str) -> None:
 
 @row("signed")
 def test_a_user_who_may_is_served(client: Client, door: str, plain: Cluster) -> None:
-    """Each request is signed as the client signs it."""
+    """A user with rights is served, signed as the client signs."""
     check_served(told(client, plain, "may"))
 
 
@@ -194,7 +194,7 @@ def verifying(cluster: Cluster, folder: Path, ca: Path, *, shows: bool = False) 
 def test_a_client_that_takes_any_certificate_is_served(
     client: Client, door: str, encrypted: Cluster
 ) -> None:
-    """Signed, and over TLS to name server and brokers, as `tls.enable` by itself has it."""
+    """A client that takes any certificate is served over TLS, as with `tls.enable` by itself."""
     check_served(said_by_java(client, encrypted, TRUSTING, "may"))
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_looks_who_signed_is_served(
 def test_a_client_that_shows_a_certificate_is_served(
     client: Client, door: str, encrypted: Cluster, folder: Path
 ) -> None:
-    """Signed by the servers' authority, with its key as `mqcluster up --tls` makes it."""
+    """A client is served with a certificate of the servers' authority, as of `mqcluster --tls`."""
     options = verifying(encrypted, folder, encrypted.directory / AUTHORITY, shows=True)
     check_served(said_by_java(client, encrypted, options, "may"))
 
@@ -238,7 +238,7 @@ def test_plain_text_is_not_taken_where_tls_is_enforced(
 
 @pytest.mark.parametrize("client", each_of("java5"))
 def test_stock_mqadmin_administrates_users(client: Client, plain: Cluster, tmp_path: Path) -> None:
-    """createUser to listAcl of 5.5, signed by its tools.yml; it asks leader and followers alike."""
+    """Stock mqadmin 5.5 runs createUser to listAcl, signed by its tools.yml, on all members."""
     ready(client)
     home = tmp_path / "mqadmin"
     (home / "conf").mkdir(parents=True)

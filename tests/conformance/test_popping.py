@@ -36,7 +36,7 @@ async def prepare(namesrv_addr: str, name: str) -> None:
 def test_a_leader_dies_and_who_pops_goes_on(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
-    """The next one knows what is hidden, and what is done."""
+    """The next leader knows which messages are hidden and which are done."""
     argv = ready(client)
     namesrv_addr = cluster.layout.namesrv_addr
     trio.run(prepare, namesrv_addr, f"{client.name}_{feature}")

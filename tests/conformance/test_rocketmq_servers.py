@@ -140,7 +140,7 @@ async def test_the_administration_works(stock: tuple[str, str]) -> None:
 
 
 async def test_pop_consumers_read_from_rocketmq_5(stock: tuple[str, str]) -> None:
-    """Popped and acknowledged once; RocketMQ 4 has no POP."""
+    """Messages are popped and acknowledged once by RocketMQ 5; RocketMQ 4 has no POP."""
     version, address = stock
     if version < "5":
         pytest.skip("RocketMQ 4 has no POP")

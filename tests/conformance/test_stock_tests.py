@@ -31,7 +31,7 @@ RESULTS = (
 
 
 def test_a_run_becomes_a_section_of_the_page() -> None:
-    """A row for each class that was run, a line for what is not plain, and reasons by number."""
+    """The section has a row for each class, a line for each odd result, and numbered reasons."""
     page = "\n".join(section(record(RESULTS)))
 
     assert "**2 of the 3 tests that fit passed.**" in page
@@ -56,7 +56,7 @@ def test_a_new_run_replaces_the_section_and_nothing_else() -> None:
 @pytest.mark.slow
 @pytest.mark.conformance
 def test_quick_ones_of_rocketmqs_own_tests_pass(cluster: Cluster, tmp_path: Path) -> None:
-    """Unmodified, under JUnit, against our brokers."""
+    """Some of RocketMQ's own tests pass unmodified, under JUnit, against our brokers."""
     argv = ready(CLIENT)
     names = published(CLIENT)
     known = [f"{name}." for name in names]

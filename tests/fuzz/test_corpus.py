@@ -8,7 +8,7 @@ from readers import CORPUS, SEEDS, TARGETS, one_input, write_corpus
 
 
 def test_every_reader_takes_what_was_kept() -> None:
-    """Each input by the reader that it was found with, and by all others, too."""
+    """Every reader takes each kept input, whichever reader it was found with."""
     kept = [bytes.fromhex(line) for line in CORPUS.read_text().split()]
     for data in kept:
         for number in range(len(TARGETS)):
@@ -18,7 +18,7 @@ def test_every_reader_takes_what_was_kept() -> None:
 
 
 def test_every_reader_has_seeds(tmp_path: Path) -> None:
-    """A fuzzer that begins with nothing gets nowhere; what a seed says is read."""
+    """A fuzzer without seeds gets nowhere, so each reader has some that it can read."""
     write_corpus(tmp_path)
     seeds = [path.read_bytes() for path in tmp_path.iterdir()]
 

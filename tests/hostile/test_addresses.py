@@ -169,7 +169,7 @@ async def test_a_host_that_is_none_is_not_connected_to(host: str) -> None:
 async def test_requests_that_name_such_a_member_change_nothing(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """ADD_MEMBER with each of them: an answer that says what is wrong, and a group that serves."""
+    """ADD_MEMBER with a wrong address is answered with the reason, and the group serves on."""
     good = {"nodeId": "n9", "host": "10.0.0.9", "port": 40911, "clientAddr": "10.0.0.9:10911"}
     for wrong in (
         *({"host": host} for host in (*NO_HOSTS, "0.0.0.0")),
@@ -303,7 +303,7 @@ async def test_a_peer_that_is_down_is_looked_up_seldom(
 
 
 async def test_a_name_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is asked for, and given up: no thread is left to others' work otherwise."""
+    """A name is resolved in one thread, however often it is asked for and given up."""
     running, most = 0, 0
 
     def stuck(host: str, *_: object, flags: int = 0, **__: object) -> object:

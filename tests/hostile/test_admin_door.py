@@ -105,7 +105,7 @@ async def test_every_code_from_afar(
 async def test_the_setting_decides(
     setting: str, host: str, lets_in: bool, tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """Addresses, networks, loopback, everybody, nobody."""
+    """The setting names addresses, networks, loopback, everybody or nobody."""
     async with group(tmp_path, admin_addresses=setting) as found:
         answer = await found.connect(host).ask(Command(RequestCode.CLEAN_UNUSED_TOPIC))
         assert (answer.code == ResponseCode.SUCCESS) is lets_in
@@ -151,7 +151,7 @@ def config(
 
 
 async def test_a_tool_that_proves_the_secret_is_let_in(tmp_path: Path) -> None:
-    """Each request with its own tag: one that is sent again ends the connection."""
+    """A tool that proves the secret is served, each request with its own tag, sent once."""
     clean = Command(RequestCode.CLEAN_UNUSED_TOPIC)
     async with memory_broker(tmp_path, config()) as broker:
         async with connect_peer("127.0.0.1", broker.port) as tool:
@@ -268,6 +268,6 @@ async def test_a_follower_passes_on_whose_request_it_is(
 
 
 def test_an_address_that_is_none_is_no_setting() -> None:
-    """Found when the broker starts."""
+    """A wrong address in the setting is found when the broker starts."""
     with pytest.raises(ConfigError, match="adminAddresses"):
         BrokerConfig(admin_addresses="10.0.0.300").check()

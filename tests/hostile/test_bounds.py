@@ -54,7 +54,7 @@ steps = st.lists(st.tuples(owners, st.integers(1, 40), st.booleans()), max_size=
 
 @given(steps)
 def test_nobody_takes_all_rows_whatever_the_owners_do(work: list[tuple[str, int, bool]]) -> None:
-    """Each has its sure rows; of the rest an owner that only asks leaves as much as it takes."""
+    """An owner has its sure rows, and of the rest it leaves as much as it takes."""
     shares, held = Shares("rows", "owner", 100, 20), dict[str, int]()
     for owner, rows, gives_back in work:
         if gives_back:
@@ -214,7 +214,7 @@ async def commit(stranger: Stranger, name: str, queue_id: int, topic: str = "Wid
 async def test_offsets_are_of_groups_and_queues_that_exist(
     tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """Offsets of others would be nobody's, and stay for ever. A commit makes its group."""
+    """Offsets of unknown groups and queues are refused: they would stay for ever."""
     async with group(tmp_path) as found:  # full in the end: it makes no group for honest ones
         stranger = found.connect()
         await stranger.ask(topic_request("Wide", 4))
@@ -296,7 +296,7 @@ async def pop(stranger: Stranger, name: str, count: int) -> tuple[int, Command]:
 async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """However many groups pop and give nothing back for days, the next one gets some."""
+    """A group finds room for its pops, however many others give nothing back for days."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
@@ -338,7 +338,7 @@ async def test_pops_that_are_on_their_way_count(
 async def test_a_filter_that_passes_few_does_not_make_long_rows(
     found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two messages far apart would be a row with a bit for each message between them."""
+    """A filter that passes few messages makes no row with a bit for each one between them."""
     monkeypatch.setattr(limits, "POP_SPAN_MESSAGES_MAX", 16)
     stranger = found.connect()
     await stranger.ask(topic_request())
@@ -385,7 +385,7 @@ async def test_messages_of_one_topic_that_wait_leave_room_for_others(
     what: str,
     kind: Callable[[str, str], Command],
 ) -> None:
-    """A topic may have eight ninths of what is not sure, for however many producers."""
+    """A topic may have eight ninths of the room beyond the sure rows, over any producers."""
     stranger = found.connect()
     for topic in ("Greedy", "Second", "Honest"):
         await stranger.ask(topic_request(topic))
@@ -422,7 +422,7 @@ async def test_transactions_of_one_producer_group_leave_room_for_others(
 async def test_a_producer_group_of_a_transaction_has_a_name_and_no_text(
     found: Group, mock_clock: trio.testing.MockClock, letter: str
 ) -> None:
-    """The leader remembers it for each message that nobody answers for: 32 KiB each were 2 GiB."""
+    """A producer group has a valid name, as the leader keeps it with each open transaction."""
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.do(half(TOPIC, letter * 255))
@@ -452,7 +452,7 @@ def writing(name: str, epoch: int) -> Command:
 async def test_names_over_one_connection_leave_as_many_to_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
-    """A thousand in a second kept everybody from a name for seven days."""
+    """Names over one connection leave room: a thousand a second once shut out all others."""
     stranger = found.connect()
     numbers = itertools.count()
     taken, answer = await fill(stranger, lambda: naming(f"made-up-{next(numbers)}"))
@@ -495,7 +495,7 @@ async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
 async def test_names_that_one_client_makes_up_leave_as_many_to_others(
     found: Group, mock_clock: trio.testing.MockClock, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Topics by sends, groups by commits; an operator makes further ones over any connection."""
+    """A client's made-up topics and groups leave room, and an operator may make more."""
     monkeypatch.setattr(limits, "GROUPS_MAX", 40)
     stranger, numbers = found.connect(), itertools.count()
     await stranger.ask(topic_request("Wide", 4))

@@ -282,7 +282,7 @@ def run(call: Call) -> object:
 @given(data=st.data())
 @settings(max_examples=8)
 def test_every_call_ends_whatever_servers_say(call: Call, data: st.DataObject) -> None:
-    """Within its deadline, with a proper value or an error of the client's own."""
+    """A call ends within its deadline, with a proper value or an error of the client's own."""
     codes = (
         RequestCode.GET_ROUTEINFO_BY_TOPIC,
         RequestCode.GROUP_INFO,
@@ -331,7 +331,7 @@ def test_the_bounds_of_answers_are_what_real_ones_keep_within() -> None:
 
 
 def test_what_a_table_of_routes_keeps_is_bounded() -> None:
-    """However many groups and members servers tell of, and whatever they call an address."""
+    """Tables of routes are bounded, whatever groups, members and addresses servers name."""
     table = RouteTable()
     for number in range(300):
         told = {0: "x", 1: "a:99999", 2: f"h{number}:1", 3: "a:²", 4: "b:0", 5: "c:1" + "0" * 9}
@@ -361,7 +361,7 @@ def test_a_bomb_ends_at_a_messages_bound(size: int) -> None:
 
 
 def test_a_broker_that_never_holds_a_pull_is_not_asked_all_the_time() -> None:
-    """Answered at once, with nothing: a hundred times a second at most, not as often as can be."""
+    """A broker that answers pulls at once, with nothing, is asked 100 times a second at most."""
     pulls = 0
     offsets: dict[str, ExtValue] = {
         "suggestWhichBrokerId": 0,

@@ -146,8 +146,7 @@ def found_when_read(victim: Callable[[Path], Path]) -> str:
 async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
     victim: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    """500 random bytes in the middle: every message is read, found by its key, and once; what was
-    committed by consumers is still there."""
+    """A derived file with 500 random bytes is made again, and no message or commit is lost."""
     rng = random.Random(7)
     group = replicas(tmp_path, 1)
     bodies = await fill_and_stop(group)
@@ -174,7 +173,7 @@ async def test_a_file_derived_from_the_log_that_has_lost_its_end_is_made_again(
 async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again(
     victim: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    """A page in its middle, where a mapping would end the process: the same."""
+    """A derived file with an unreadable page, which would end the process, is made again."""
     group = replicas(tmp_path, 1)
     bodies = await fill_and_stop(group)
     with lossy_folder(tmp_path / "n0") as folder:
@@ -578,8 +577,10 @@ async def level_with(config: BrokerConfig, end_position: int) -> None:
 async def test_above_a_watermark_no_messages_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocketMQ's diskSpaceWarningLevelRatio: refused with the path, and taken again by itself;
-    reads and commits go on. With cleanFileForciblyEnable the oldest segments go meanwhile."""
+    """Above RocketMQ's diskSpaceWarningLevelRatio messages are refused, and taken again by itself.
+
+    With cleanFileForciblyEnable the oldest segments go meanwhile.
+    """
     used = [50.0]
     monkeypatch.setattr(disk_space, "used_percent", lambda path: used[0])
     monkeypatch.setattr(limits, "DISK_LOOK_S", 0.05)

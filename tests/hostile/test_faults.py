@@ -123,7 +123,7 @@ async def test_a_fault_is_shown(found: Group, mock_clock: MockClock) -> None:
 
 
 async def test_what_the_port_turned_away_is_shown(found: Group, mock_clock: MockClock) -> None:
-    """An operator sees how full it is, and who was refused, without reading logs."""
+    """An operator sees how full the port is, and who was refused, without reading logs."""
     quota = found.core.quota
     quota.places_max, quota.per_address_max = 2, 1
     closed: list[str] = []

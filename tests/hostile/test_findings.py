@@ -55,7 +55,7 @@ async def test_flags_that_claim_other_hosts_than_the_record_has_count_for_nothin
 async def test_a_batch_with_properties_that_are_no_text_is_refused(
     found: Group, mock_clock: MockClock, properties: bytes, number: int
 ) -> None:
-    """Wherever in the batch the record lies; nothing of the batch is stored, no topic made."""
+    """A batch with wrong properties in any record is refused, and makes no topic."""
     pieces = [b"UNIQ_KEY\x01k\x02TAGS\x01A\x02"] * 3
     pieces[number] = properties
     body = b"".join(
@@ -113,7 +113,7 @@ async def test_a_topic_whose_making_failed_is_not_there_for_sends_either(
 async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """A refused request leaves no trace."""
+    """A request about a refused send's unique key is answered: the refusal leaves no trace."""
     stranger = found.connect()
     key = "UNIQ_KEY\x01k1\x02"
     await stranger.ask(send_request(b"hello", g=str(2**63), i=key))
@@ -167,7 +167,7 @@ async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
 async def test_a_pull_that_commits_what_is_no_offset_is_refused(
     found: Group, mock_clock: MockClock, value: int
 ) -> None:
-    """The leader's commits go on."""
+    """A pull that commits a wrong offset is refused, and other commits go on."""
     stranger = found.connect()
     await stranger.ask(send_request(b"hello"))
     answer = await stranger.ask(pull_request(1, 0, 4 | 1, commitOffset=str(value)))

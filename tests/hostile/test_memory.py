@@ -107,7 +107,7 @@ actions = st.lists(
 
 @given(actions)
 def test_the_bounds_hold_together_whatever_clients_do(steps: list[tuple[str, int, int]]) -> None:
-    """Places, bytes and origins, after each step; and all is given back in the end."""
+    """Places, bytes and origins stay within bounds after each step, and are given back."""
     quota = ConnectionQuota(places_max=8, bytes_max=MIB, per_address_max=3)
     inside: list[Place] = []
     for action, number, kept in steps:
@@ -133,7 +133,7 @@ def test_the_bounds_hold_together_whatever_clients_do(steps: list[tuple[str, int
 
 
 def test_a_silent_connection_makes_room_and_one_that_spoke_does_not() -> None:
-    """The one that has been silent longest goes first."""
+    """The connection that has been silent longest makes room, and never one that spoke."""
     quota, closed = ConnectionQuota(places_max=3), list[int]()
 
     def enter(number: int) -> Place | None:
@@ -171,7 +171,7 @@ def test_what_counts_as_one_origin(address: str, origin: str | None) -> None:
 
 
 def test_the_default_bounds_follow_the_machine() -> None:
-    """A quarter of the memory and 512 MiB at most; the descriptors that the log does not need."""
+    """A server may use a quarter of the memory, and the descriptors that its log leaves."""
     assert memory_for_connections(64 * 1024 * MIB) == 512 * MIB
     assert memory_for_connections(1024 * MIB) == 256 * MIB
     assert (places_for(1024, 704), places_for(1 << 20, 704)) == (320, 4096)
@@ -218,7 +218,7 @@ async def send_for_ever(stream: trio.SocketStream, request: Command) -> None:
 @pytest.mark.parametrize("size", [10, 20 * KIB])
 @pytest.mark.parametrize("code", [NEVER, LATER])
 async def test_requests_that_wait_for_their_answer_count(code: int, size: int, flag: int) -> None:
-    """A large one with its size, each with what a task or a closure takes; one-way ones, too."""
+    """A waiting request is charged with its size and a closure's, one-way or not."""
     quota = ConnectionQuota(bytes_max=MIB if code == NEVER else 200 * KIB)
     async with serving(quota) as port:
         request = Command(code, body=bytes(size), flag=flag)
@@ -383,7 +383,7 @@ def serves(port: int) -> bool:
 
 @pytest.mark.slow
 def test_idle_connections_leave_a_broker_its_descriptors(tmp_path: Path) -> None:
-    """1,200 at a broker that may have 1,024: it once lost its log ("repair the disk")."""
+    """A broker that may have 1,024 descriptors keeps its log under 1,200 idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     try:

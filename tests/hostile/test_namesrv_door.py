@@ -152,7 +152,7 @@ async def test_a_broker_that_has_proven_is_believed(
 
 @pytest.mark.parametrize("term", [1, 2, 1 << 62, None])
 async def test_a_strangers_registration_takes_no_route(tmp_path: Path, term: int | None) -> None:
-    """Term 2^62 took it, and kept it after the stranger had gone."""
+    """A stranger's registration of term 2^62 is refused; once it kept the route for good."""
     async with name_server(tmp_path) as port, member(port) as broker:
         await broker.register(term=7)
         async with stranger(port) as other:
@@ -252,7 +252,7 @@ async def test_a_signed_request_counts_once_and_in_its_place(tmp_path: Path) -> 
 async def test_a_signed_request_that_was_changed_is_not_taken(
     tmp_path: Path, change: dict[str, ExtValue]
 ) -> None:
-    """A field more, or another value, and the connection ends."""
+    """A signed request with a field more, or another value, ends its connection."""
     async with name_server(tmp_path) as port, member(port) as broker:
         assert broker._signing is not None
         header: dict[str, ExtValue] = {
@@ -327,7 +327,7 @@ async def test_an_unsigned_broker_does_not_touch_a_group_that_signs(tmp_path: Pa
 async def test_the_first_broker_that_signs_ends_what_others_made_of_its_name(
     tmp_path: Path,
 ) -> None:
-    """A stranger was there first, in another cluster, with topics of its own."""
+    """A stranger's topics under a broker name end when the first broker signs for it."""
     async with (
         name_server(tmp_path, allow_unsigned_brokers=True) as port,
         stranger(port) as other,

@@ -64,8 +64,7 @@ async def ask(pool: PeerPool, port: int, code: int, **ext: ExtValue) -> Command:
 
 
 async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) -> None:
-    """Routes are open; lists have what a user may see; changes take a right on the cluster, from
-    whatever address."""
+    """Routes are open; lists have what a user may see; changes need a right on the cluster."""
     users = user("reader", "Topic:T Sub"), user("admin", "Cluster:DefaultCluster Update")
     settings = {"authorization_mode": "enforce", "admin_addresses": "*"}
     async with name_server(tmp_path, **settings) as port, member(port) as broker:
@@ -114,8 +113,7 @@ async def test_users_that_a_name_server_does_not_know_yet_are_no_flood(tmp_path:
 
 
 async def test_a_signed_request_is_good_for_one_connection_of_one_server(tmp_path: Path) -> None:
-    """Sent again, over another connection, to another name server, cut, or as another request it
-    is refused, and changes nothing."""
+    """A signed request is refused again, on another connection, at another server, or changed."""
     enforce = {"authorization_mode": "enforce", "admin_addresses": "*"}
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -180,7 +178,7 @@ async def test_users_are_taken_from_proven_brokers_alone(tmp_path: Path) -> None
 
 
 async def test_enforcing_takes_a_super_user_who_could_take_it_back(tmp_path: Path) -> None:
-    """Told by a broker; then the setting is changed at run time."""
+    """Enforcing at run time needs a super user that a broker has told of."""
 
     async def enforce(pool: PeerPool, port: int) -> Command:
         change = Command(Code.UPDATE_NAMESRV_CONFIG, {}, b"authorizationMode=enforce")

@@ -242,7 +242,7 @@ class Scribe:
 
 
 async def test_a_log_on_disk_that_holds_such_entries_starts(tmp_path: Path) -> None:
-    """A node of one, with its files: written by what does not look, started by what does, twice."""
+    """A node of one starts twice on a log with such entries on disk."""
     config = LedgerConfig(
         group="g", node_id="n0", peers={"n0": ("127.0.0.1", 0)}, directory=tmp_path
     )

@@ -51,7 +51,7 @@ def config(folder: Path) -> LedgerConfig:
 
 
 async def test_a_replicas_files_are_its_users_alone(tmp_path: Path) -> None:
-    """Segments, term, members, checkpoints: the folder, and all that is in it."""
+    """A replica's folder is private, with its segments, term, members and checkpoints."""
     machine = KeepsNothing()
     with careless_umask():
         async with open_ledger(config(tmp_path / "store"), machine) as ledger:
@@ -62,7 +62,7 @@ async def test_a_replicas_files_are_its_users_alone(tmp_path: Path) -> None:
 
 
 async def test_a_brokers_own_files_are_its_users_alone(tmp_path: Path) -> None:
-    """Consume queues, the key index, snapshots."""
+    """A broker's consume queues, key index and snapshots are private."""
     with careless_umask():
         async with served(tmp_path / "store") as (broker, peer):
             await make_topic(peer)

@@ -191,7 +191,7 @@ async def use_another_connection(port: int) -> list[object] | None:
 async def test_a_stranger_is_told_a_hello_and_nothing_signed(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it tries, its connection is closed, and no link stands."""
+    """A stranger gets a hello and no signature, and its connection is closed without a link."""
     monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_S", 0.3)
     async with running() as nursery:
         node = start(nursery, "n1", {"n2": 1})
@@ -214,7 +214,7 @@ async def test_a_stranger_is_told_a_hello_and_nothing_signed(
     ids=lambda first: first[:6].hex(),
 )
 async def test_bytes_that_are_no_hello_close_their_connection_only(first: bytes) -> None:
-    """A member is let in beside them."""
+    """Bytes that are not a hello close their connection, and a member is let in beside them."""
     async with running() as nursery:
         node = start(nursery, "n1", {"n2": 1})
         stream = await connection_to(node.port)
@@ -225,7 +225,7 @@ async def test_bytes_that_are_no_hello_close_their_connection_only(first: bytes)
 
 
 async def test_silent_connections_do_not_keep_a_member_out() -> None:
-    """400 that say nothing, from one address: the oldest go, and the member gets in at once."""
+    """A member gets in beside 400 silent connections from one address; the oldest of them go."""
     async with running() as nursery:
         node = start(nursery, "n1", {"n2": 1})
         silent = [await stranger_at(node.port) for _ in range(400)]
@@ -376,7 +376,7 @@ async def test_without_tags_a_frame_of_a_strangers_making_arrives() -> None:
 
 
 async def test_a_wire_that_only_passes_on_is_a_wire() -> None:
-    """A relay of all bytes as they are lets the two members talk, and nobody else."""
+    """A relay of all bytes lets the two members talk, and nobody else."""
     heard, _ = await terms_over(lambda frames: frames)
     assert heard == [1, 2, 3]
 
@@ -442,8 +442,7 @@ def decoded(frame: bytes) -> PeerMessage | None:
 
 @pytest.mark.parametrize("kind", PeerKind, ids=lambda kind: kind.name)
 def test_a_raving_member_ends_its_link_and_nothing_else(kind: PeerKind) -> None:
-    """1200 messages of each kind, with hostile terms, indexes, types, lengths and entries: the log
-    keeps what is committed, the term stays explainable, and the leader is followed on."""
+    """A raving member's 1,200 messages of each kind end its link alone, and the log stays good."""
     print(f"seed {kind.value}")
     rng, donor = random.Random(kind.value), Donor()
     donor.add(1, 5)

@@ -72,7 +72,7 @@ async def test_members_are_linked_unless_one_wants_tls_and_the_other_has_none(
 
 
 async def test_an_encrypted_link_carries_every_message(tmp_path: Path) -> None:
-    """A thousand in each direction, whole and in order."""
+    """A thousand messages arrive in each direction, whole and in order."""
     one, other = (encrypting(tmp_path / name, Mode.ENFORCING) for name in "ab")
     async with two(one, other) as owners:
         with trio.fail_after(PATIENCE_S):
@@ -88,7 +88,7 @@ async def test_an_encrypted_link_carries_every_message(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["another authority", "expired", "another name"])
 async def test_a_member_whose_certificate_is_refused_has_no_link(kind: str, tmp_path: Path) -> None:
-    """Though it knows the secret: both are needed."""
+    """A member needs the secret and a valid certificate: without the latter it gets no link."""
     given = {
         "another authority": pair("another"),
         "expired": pair(days=-1),

@@ -174,7 +174,7 @@ async def test_all_rights_but_one_are_too_few(found: Group, mock_clock: MockCloc
 
 
 async def test_exactly_these_rights_are_enough(found: Group, mock_clock: MockClock) -> None:
-    """Whatever the request is answered for other reasons."""
+    """A user with exactly a code's rights is not refused, whatever else the answer says."""
     position = position_of(found)
     for code, (_, needs) in requests(position).items():
         entries: dict[str, Entry] = {}
@@ -191,7 +191,7 @@ async def test_exactly_these_rights_are_enough(found: Group, mock_clock: MockClo
 async def test_codes_that_super_users_alone_may_ask(
     found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
-    """Every right together is too little, and is suggested to nobody."""
+    """A super user's codes are refused to a user with every right, and suggested to nobody."""
     everything = [
         Entry("Custom", f"{kind}:*", ("All",), (), "Allow")
         for kind in ("Topic", "Group", "Cluster")
@@ -234,7 +234,7 @@ async def test_codes_that_any_user_may_ask(
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 async def test_signatures(encoding: HeaderEncoding, found: Group, mock_clock: MockClock) -> None:
-    """Right ones are served; none, another user's, another password's and changed ones are not."""
+    """A right signature is served; none, another user's or password's, or a changed one is not."""
     put(found, allow("Topic:Orders Pub"))
 
     def request(**changed: ExtValue) -> Command:
@@ -265,8 +265,10 @@ async def test_signatures(encoding: HeaderEncoding, found: Group, mock_clock: Mo
 
 
 async def test_a_stamped_request_is_good_for_one_place(found: Group, mock_clock: MockClock) -> None:
-    """Sent again it is refused: on its connection, on another one, later, without its stamp, as
-    another code. A user may be set to have only such."""
+    """A stamped request is refused again: elsewhere, later, unstamped, or as another code.
+
+    A user may be set to have only such.
+    """
     put(found, allow("Topic:Orders Pub"), fresh=True)
     client = await signer(found, "u")
     sent = client.signed(produce_request("a"))
@@ -331,8 +333,11 @@ async def test_a_flood_of_wrong_signatures_ends_its_connection(
 async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
     found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many connections it makes, with whichever users and bodies. Others are served at
-    once, and so is a user of that address who signed rightly on its connection."""
+    """An address has a bounded rate of wrong signatures, over all connections, users and bodies.
+
+    Others are served at once, and so is a user of that address who signed rightly on its
+    connection.
+    """
     verified, verifies = list[Command](), Key.verifies
 
     def counted(key: Key, request: Command) -> bool:

@@ -87,7 +87,7 @@ def share(cost_s: float) -> Share:
 
 
 def test_the_cheap_go_first_and_nobody_starves() -> None:
-    """However many cheap ones come, a dear one that waits is let go within a few turns."""
+    """Cheap clients go first, and a dear one that waits is let go within a few turns."""
     queue, went = Queue(), list[str]()
     queue.put(share(1.0), lambda: went.append("dear"))
     for _ in range(100):
@@ -120,7 +120,7 @@ def test_the_oldest_goes_however_few_a_turn_admits(others_s: float) -> None:
 
 
 def test_a_queue_forgets_who_has_gone() -> None:
-    """However long it is never empty, and whichever end they left by."""
+    """A queue forgets the clients that have left, from either end, though it is never empty."""
     queue, rng = Queue(), random.Random(1)
     for _ in range(5_000):
         for _ in range(rng.randrange(3)):
@@ -133,7 +133,7 @@ def test_a_queue_forgets_who_has_gone() -> None:
 
 
 def test_a_turn_takes_what_it_has_time_for_and_one_at_least() -> None:
-    """Dear ones go one by one, cheap ones many at a time."""
+    """A turn takes many cheap requests, or one dear one."""
     queue, went = Queue(), list[int]()
     for number in range(3):
         queue.put(share(5.0), partial(went.append, number))
@@ -147,7 +147,7 @@ def test_a_turn_takes_what_it_has_time_for_and_one_at_least() -> None:
 
 
 def test_one_late_turn_does_not_make_a_client_dear_for_long() -> None:
-    """The machine may have been elsewhere; a newcomer is not known to be cheap."""
+    """A single late turn makes no client dear for long; a newcomer is not known as cheap."""
     assert not Share().cheap
     bystander = share(CHEAP_S)
     for _ in range(20):
@@ -202,7 +202,7 @@ async def test_a_bystander_hardly_waits_behind_four_hundred_heavy_clients() -> N
 
 
 async def test_many_requests_in_one_chunk_are_no_single_turn() -> None:
-    """A connection that sends hundreds at once lets others in between."""
+    """A connection that sends hundreds of requests at once lets others in between."""
     clock = Clock()
     handler, turns = Answering(clock), Turns(clock)
     trio.lowlevel.add_instrument(turns)
@@ -277,7 +277,7 @@ def test_a_long_turn_is_a_line_with_what_ran() -> None:
 
 
 async def test_a_stall_names_the_request_and_the_client_that_caused_it() -> None:
-    """An operator can tell whose it was."""
+    """A stall's log line names the request and the client that caused it."""
     with capture_logs() as logs, watched_loop():
         async with trio.open_nursery() as nursery:
             port = await nursery.start(serve_remoting, Answering(Clock()), "127.0.0.1", 0)
@@ -351,7 +351,7 @@ def test_a_pulls_filter_works_within_its_steps(
 
 
 def test_messages_of_many_properties_count_as_well(tmp_path: Path) -> None:
-    """Reading thirty thousand bytes of them is work, whatever is asked of them."""
+    """Reading messages with thirty thousand bytes of properties counts as work."""
     orders = Orders(tmp_path, 100, b"a\x01\x02" * 8_000)
     orders.pull(0, "b = 'x'")
     assert orders.reads < 20
@@ -365,7 +365,7 @@ def test_an_ordinary_filter_looks_at_as_many_messages_as_before(tmp_path: Path) 
 
 @given(st.text("ab", max_size=40), st.text("ab", min_size=1, max_size=20))
 def test_texts_are_found_in_linear_time_and_as_ever(text: str, sought: str) -> None:
-    """CONTAINS means the same, however it is looked for."""
+    """CONTAINS finds texts in linear time, with the same results as before."""
     assert parse_condition(f"p CONTAINS '{sought}'")({"p": text}) is (sought in text)
     assert parse_condition(f"p NOT CONTAINS '{sought}'")({"p": text}) is (sought not in text)
 
@@ -382,7 +382,7 @@ def test_compiled_filters_are_kept_within_a_bound() -> None:
 
 
 def test_a_subscription_of_very_many_tags_is_refused_before_they_are_hashed() -> None:
-    """A header has room for eighty thousand."""
+    """A subscription of eighty thousand tags is refused before they are hashed."""
     with pytest.raises(Refused, match="at most 32768 are read"):
         parse_subscription("||".join(["a"] * 80_000), "TAG")
 
@@ -393,7 +393,7 @@ def test_a_subscription_of_very_many_tags_is_refused_before_they_are_hashed() ->
 async def test_a_query_reads_a_bounded_number_of_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of large messages may have the key; the newest are answered."""
+    """A query of a common key reads a bounded number of bytes, the newest messages first."""
     async with served(tmp_path) as (_, peer):
         await make_topic(peer)
         for number in range(10):
@@ -423,13 +423,13 @@ async def test_a_query_reads_a_bounded_number_of_bytes(
     ids=["large", "loose"],
 )
 def test_a_heartbeat_that_would_take_long_to_read_is_refused(body: bytes, problem: str) -> None:
-    """Real ones of hundreds of groups are half as large; none is in the dialect of answers."""
+    """A heartbeat that takes long to read is refused; real ones are half as large."""
     with pytest.raises(BadInput, match=problem):
         decode_body(HeartbeatData, body)
 
 
 async def test_a_heartbeat_of_many_groups_makes_them_with_two_entries(tmp_path: Path) -> None:
-    """A thousand groups were two thousand entries of the log, in one turn."""
+    """A heartbeat of a thousand groups makes them with two entries of the log."""
     body = {
         "clientID": "c",
         "consumerDataSet": [{"groupName": f"G{number}"} for number in range(1000)],
@@ -471,7 +471,7 @@ async def test_clients_that_come_at_once_are_told_of_each_other_a_few_times(
 
 
 def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None:
-    """A hundred thousand may be held; each is found by itself."""
+    """A closed connection's pulls are forgotten, among a hundred thousand held ones."""
     held, ran = HeldPulls(lambda: None, lambda _: None), list[int]()
 
     def hold(connection_id: int, number: int) -> None:
@@ -498,7 +498,7 @@ def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None
 
 
 def test_files_of_no_use_are_moved_away_at_a_start_and_removed_later(tmp_path: Path) -> None:
-    """Ten thousand directories took half a minute, in which no leader could be elected."""
+    """Directories of no use are moved away at a start and removed later: ten thousand took long."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(10):
         queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)

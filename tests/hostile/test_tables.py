@@ -149,7 +149,7 @@ def test_a_state_is_encoded_field_by_field_as_in_one_piece() -> None:
 async def test_a_picture_does_not_change_while_it_waits_to_be_written(
     found: Group, mock_clock: MockClock
 ) -> None:
-    """A thread encodes it, and entries are applied meanwhile: of every kind, to every table."""
+    """A picture stays as it was while a thread encodes it and entries of all kinds are applied."""
     await found.begin()
     stranger = found.connect()
     key: dict[str, ExtValue] = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}
@@ -313,7 +313,7 @@ async def test_each_container_of_a_leader_has_a_bound(found: Group, mock_clock: 
 
 
 def test_what_bounds_a_container_is_a_limit() -> None:
-    """A name in a `limits.py` of brokers, or what another bound holds."""
+    """A bound of a container is a name in a broker's `limits.py`, or held by another bound."""
     for bound in {bound for listed in LEADERS.values() for bound in listed.values()}:
         assert bound in OTHERS or hasattr(limits, bound) or hasattr(flow, bound), bound
         assert bound in OTHERS or re.fullmatch("[A-Z_]+", bound)

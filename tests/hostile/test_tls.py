@@ -253,7 +253,7 @@ async def test_a_servers_certificate_is_verified(kind: str, words: str, tmp_path
 async def test_half_handshakes_delay_nobody_and_end(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Two hundred strangers stop in the middle of one; each is closed when its time is over."""
+    """Two hundred half handshakes delay nobody, and are closed when their time is over."""
     hello = client_hello()
     async with serving(tmp_path) as server:
         streams = [await trio.open_tcp_stream("127.0.0.1", server.port) for _ in range(200)]
@@ -271,7 +271,7 @@ async def test_half_handshakes_delay_nobody_and_end(
 async def test_a_slow_handshake_is_as_bounded_as_a_silent_one(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A byte each second does not keep a connection."""
+    """A handshake of a byte each second is closed as a silent one is."""
     async with serving(tmp_path) as server:
         began, hello = trio.current_time(), client_hello()
         async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
@@ -378,8 +378,7 @@ async def test_encrypted_connections_are_charged_for_their_memory(tmp_path: Path
 
 
 async def test_a_flood_of_handshakes_shares_the_loop(tmp_path: Path) -> None:
-    """Three hundred at once: a client that stands is answered between them, within 100 ms of the
-    loop's time, however long the whole takes."""
+    """Three hundred handshakes at once delay a client's answer by 100 ms of the loop at most."""
     hello = client_hello()
     async with (
         serving(tmp_path) as server,
@@ -402,8 +401,7 @@ async def test_a_flood_of_handshakes_shares_the_loop(tmp_path: Path) -> None:
 
 
 async def test_a_disabled_port_takes_no_tls(tmp_path: Path) -> None:
-    """Though its server has certificates, for its members or for what it dials: a broker, and a
-    name server."""
+    """A disabled port of a broker or a name server takes no TLS, though it has certificates."""
     own = files(tmp_path / "server")
     keys = {
         "tls.server.certPath": own.certificate,

@@ -166,7 +166,7 @@ def test_no_file_makes_a_command_fall(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Files of the wrong kind, nested too deeply, or that can't be opened at all."""
+    """A file of the wrong kind, nested too deeply, or unreadable, is a command's plain error."""
     monkeypatch.chdir(files)
     for name in NAMES:
         if main is mqbroker.main and name == "empty":

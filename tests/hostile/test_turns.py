@@ -82,7 +82,7 @@ def test_errors_quote_no_more_of_a_request_than_its_beginning() -> None:
 
 
 async def test_long_tasks_of_many_clients_share_the_loop() -> None:
-    """Each is split into slices, and the turns of the loop stay as short as with one."""
+    """Long tasks of many clients are sliced, and turns stay as short as with one."""
     clock = Clock()
     turns_module._turns.set(turns := Turns(clock))
     trio.lowlevel.add_instrument(turns)
@@ -168,8 +168,7 @@ async def test_no_slice_of_a_state_that_is_read_or_taken_over_is_long(tmp_path: 
 
 
 async def test_no_header_makes_a_turn_of_the_loop_long() -> None:
-    """A frame is read where it arrives: as many fields, lists and digits as a header has room for
-    cost no more than a request may."""
+    """A header with as many fields, lists and digits as fit costs no more than a request may."""
     pace, slow = machine_pace(), list[str]()
     faults = Faults()
     with structlog.testing.capture_logs():
@@ -193,7 +192,7 @@ class _Echo(Handler):
 
 
 async def test_no_code_makes_a_turn_of_the_loop_long() -> None:
-    """Whatever is asked of the largest state, others are served within 100 ms."""
+    """A request of any code at the largest state delays others by 100 ms at most."""
     pace, slow = machine_pace(), list[str]()
     async with asker() as (big, client):
         assert set(REQUESTS) == set(big.broker.handler.table)

@@ -28,8 +28,11 @@ def unreadable(*_: object) -> object:
 async def test_what_a_leader_does_by_itself_waits_until_it_can_read(
     found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str, event: str
 ) -> None:
-    """Queues are made again, or an entry is repaired. Meanwhile it serves, says what waits once in
-    a while, and no process ends; afterwards delayed messages come."""
+    """A leader that can't read makes queues again, or repairs entries, once it can.
+
+    Meanwhile it serves, says what waits once in a while, and no process ends; afterwards delayed
+    messages come.
+    """
     await found.begin()
     begun = found.machine.queues.end(TOPIC, 0)
     with monkeypatch.context() as worn, capture_logs() as logs:

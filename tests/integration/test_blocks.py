@@ -136,7 +136,7 @@ async def test_a_service_has_its_producer_while_it_lives(mq_cluster: LocalCluste
 
 
 async def test_many_are_polled_as_columns(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/consuming.md: bodies, and what is old."""
+    """The block of docs/how-to/consuming.md polls many messages as columns."""
     await send(mq_cluster, "Clicks")
     printed: list[Any] = []
     await follow(
@@ -154,7 +154,7 @@ async def test_many_are_polled_as_columns(mq_cluster: LocalCluster) -> None:
 
 
 async def test_a_range_is_read_like_a_table(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/consuming.md: each queue from its begin to its end."""
+    """The block of docs/how-to/consuming.md reads each queue from its begin to its end."""
     await send(mq_cluster, "Orders")
     printed: list[Any] = []
     await follow(
@@ -186,7 +186,7 @@ async def test_a_question_is_answered(mq_cluster: LocalCluster) -> None:
 async def test_outputs_are_stored_with_the_offsets_of_their_inputs(
     mq_cluster: LocalCluster,
 ) -> None:
-    """docs/how-to/exactly-once.md: a bill and a mail for each order."""
+    """The block of docs/how-to/exactly-once.md stores a bill and a mail for each order."""
     await send(mq_cluster, "Orders")
     mails: list[bytes] = []
 
@@ -224,7 +224,7 @@ async def test_objects_are_sent_and_received(mq_cluster: LocalCluster) -> None:
 
 
 async def test_an_interceptor_changes_what_is_sent(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/hooks.md: `stamp`, with another one inside."""
+    """`stamp` of docs/how-to/hooks.md changes messages, with another interceptor inside."""
 
     async def measure(message: Message, hand_on: Any) -> Any:
         return await hand_on(message)
@@ -240,7 +240,7 @@ async def test_an_interceptor_changes_what_is_sent(mq_cluster: LocalCluster) -> 
 
 
 async def test_an_interceptor_measures_handlers(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/hooks.md: `measure`, once for each message."""
+    """`measure` of docs/how-to/hooks.md is called once for each message."""
     await send(mq_cluster, "Orders")
     seconds: list[float] = []
     names = await follow(
@@ -266,12 +266,12 @@ async def test_an_interceptor_measures_handlers(mq_cluster: LocalCluster) -> Non
 async def test_clients_are_made_with_traces_and_metrics(
     page: str, has: str, mq_cluster: LocalCluster
 ) -> None:
-    """docs/how-to/hooks.md; tests/unit/local has tests of what they trace and count."""
+    """Clients of docs/how-to/hooks.md have traces and metrics; tests/unit/local tests those."""
     await follow(page, has, mq_cluster)
 
 
 async def test_each_failure_is_told(mq_cluster: LocalCluster) -> None:
-    """docs/how-to/hooks.md: `on_error` counts, and gives up after its fifth."""
+    """`on_error` of docs/how-to/hooks.md counts, and gives up after its fifth."""
     await send(mq_cluster, "Orders")
     failed: list[str] = []
 
@@ -299,7 +299,7 @@ async def test_each_failure_is_told(mq_cluster: LocalCluster) -> None:
 async def test_a_table_is_sent(
     mq_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/how-to/bulk.md: the rows of a Parquet file."""
+    """The block of docs/how-to/bulk.md sends the rows of a Parquet file."""
     monkeypatch.chdir(tmp_path)
     columns = {"body": [b"1", b"2"], "customer": ["ann", None], "kind": ["new", "old"]}
     pq.write_table(pa.table(columns), "orders.parquet")
@@ -313,7 +313,7 @@ async def test_a_table_is_sent(
 
 
 async def test_a_transaction_is_delivered_when_its_block_ends(mq_cluster: LocalCluster) -> None:
-    """docs/reference/api.md, the docstring of `Producer.transaction`."""
+    """The example in the docstring of `Producer.transaction` delivers when its block ends."""
 
     async def checker(_: object) -> None:
         raise AssertionError("never asked")
@@ -335,7 +335,7 @@ async def test_a_cluster_under_trio_loses_its_leader() -> None:
 
 
 def test_a_cluster_under_asyncio_loses_its_leader() -> None:
-    """docs/how-to/testing.md: `local_cluster_on_asyncio`, on virtual time."""
+    """`local_cluster_on_asyncio` of docs/how-to/testing.md loses its leader in virtual time."""
     run = compiled("testing.md", "local_cluster_on_asyncio\n", "")
     names: dict[str, Any] = {}
     loop = VirtualLoop()
@@ -370,7 +370,7 @@ def program(page: str, has: str, cluster: ThreadedCluster, *arguments: str, then
 
 
 def test_a_program_from_kafka_sends_and_reads(cluster: ThreadedCluster) -> None:
-    """docs/how-to/from-kafka.md: each of ten orders."""
+    """The program of docs/how-to/from-kafka.md sends and reads ten orders."""
     printed = program("from-kafka.md", "asyncio.run(main())", cluster)
 
     assert printed.count("sent ") == printed.count("got ") == 10
@@ -402,7 +402,7 @@ def test_a_program_loses_the_leader_of_its_own_cluster(cluster: ThreadedCluster)
 
 
 def test_a_program_logs(cluster: ThreadedCluster) -> None:
-    """docs/how-to/logging.md: its own lines, and warnings of the client."""
+    """The program of docs/how-to/logging.md logs its own lines, and warnings of the client."""
     then = "logging.info('mine')\nlogging.getLogger('mqclient.x').info('not shown')"
     printed = program("logging.md", "basicConfig", cluster, then=then)
 
@@ -414,5 +414,5 @@ def test_a_program_logs(cluster: ThreadedCluster) -> None:
     ("page", "has"), [("consuming.md", "gc.freeze()"), ("log-tests.md", "OnDisk")]
 )
 def test_a_block_runs(page: str, has: str, cluster: ThreadedCluster) -> None:
-    """Settings of the collector; names that a test of a log needs."""
+    """Blocks that set the collector, or give names for a test of a log, run."""
     program(page, has, cluster)

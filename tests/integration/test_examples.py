@@ -32,7 +32,7 @@ def python(*arguments: str) -> str:
 
 
 def test_the_log_works_without_a_broker() -> None:
-    """examples/ledger.py: three nodes hold the same entries."""
+    """examples/ledger.py has three nodes with the same entries."""
     printed = python("examples/ledger.py").splitlines()
 
     assert [line.endswith("key-9 = value-999") for line in printed].count(True) == 3
@@ -77,7 +77,7 @@ def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
 
 
 def test_bookings_keep_the_order_of_their_account(namesrv: str) -> None:
-    """examples/ordered.py: although one of them fails twice."""
+    """examples/ordered.py keeps each account's order, although one booking fails twice."""
     printed = python("examples/ordered.py", namesrv).splitlines()
 
     booked = [line for line in printed if line.endswith("]")]
@@ -94,7 +94,7 @@ def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
 
 
 def test_an_order_service_is_tested_within_its_own_process() -> None:
-    """examples/orders: its tests have real clusters, and take about a second."""
+    """examples/orders has tests with real clusters, which take about a second."""
     printed = python(
         *("-m", "pytest", "-p", "mqlocal.plugin", "-p", "no:cacheprovider"),
         *("--durations=0", "--durations-min=0", "-vv", "examples/orders"),
@@ -107,7 +107,7 @@ def test_an_order_service_is_tested_within_its_own_process() -> None:
 
 
 def test_a_failover_is_a_pause() -> None:
-    """examples/failover.py: all 300 sends are acknowledged, by two leaders."""
+    """examples/failover.py has all 300 sends acknowledged, by two leaders."""
     printed = python("examples/failover.py")
 
     assert "300 messages acknowledged" in printed
@@ -129,7 +129,7 @@ def test_three_workers_share_one_queue(namesrv: str) -> None:
 
 
 def test_each_order_has_one_bill(namesrv: str) -> None:
-    """examples/exactly_once.py: although the program ends twice in the middle of its work."""
+    """examples/exactly_once.py makes one bill an order, although it dies twice at work."""
     printed = python("examples/exactly_once.py", namesrv).splitlines()
 
     assert printed[-2:] == ["the first life is fenced", "12 bills, 12 different ones"]
@@ -140,8 +140,7 @@ def test_each_order_has_one_bill(namesrv: str) -> None:
 
 
 def test_a_print_shop_keeps_its_promises(namesrv: str) -> None:
-    """examples/printshop.py: what expires, what is large, what belongs together, what comes first,
-    what is paced."""
+    """examples/printshop.py shows expiry, large bodies, batches, priorities and rates."""
     *printed, pace = python("examples/printshop.py", namesrv).splitlines()
 
     assert printed[:2] == ["offer: open all day", "book-1: 10485756 bytes, whole"]

@@ -198,7 +198,7 @@ def test_a_command_says_what_to_install(light: Away, module: str, extra: str) ->
 
 
 def test_a_cluster_in_a_test_says_what_to_install(light: Away) -> None:
-    """Instead of a package's name."""
+    """A cluster in a test without its extra says what to install."""
     done = light.run(light.bin / "python", "-c", "from mqlocal import local_cluster")
 
     assert "ConfigError: a cluster in a test needs" in done.stderr
@@ -245,7 +245,7 @@ def test_test_kits_are_not_in_the_wheel(away: Away) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_of_the_wheel_starts(away: Away, command: str) -> None:
-    """Beside files that are called like our folders."""
+    """Commands of the wheel start beside files that are called like our folders."""
     done = away.run(away.bin / command, "--help")
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -238,7 +238,7 @@ def theory(module: Source) -> str:
 
 
 def test_folders_have_few_modules(modules: list[Source]) -> None:
-    """About a dozen modules at most."""
+    """Folders have about a dozen modules at most."""
     sizes = Counter(
         module.path.parent for module in modules if not module.path.stem.startswith("__")
     )

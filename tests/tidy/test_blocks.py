@@ -26,8 +26,7 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_each_block_of_a_page_is_seen(page: Path) -> None:
-    """Fenced, at the margin, in a language that is known: else a test would leave it out without a
-    word."""
+    """A block is fenced, at the margin and in a known language, or a test would skip it."""
     text = page.read_text()
     unknown = [block.text for block in blocks(page) if block.language not in LANGUAGES]
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -106,7 +106,7 @@ def named_folders(text: str) -> Iterator[str]:
     ids=lambda page: page.stem,
 )
 def test_a_page_to_follow_says_how_long_it_takes(page: Path) -> None:
-    """Near its beginning: to read, and to run where it has commands."""
+    """A page to follow says near its beginning how long it takes to read and to run."""
     told = re.search(r"^\*\*Time:\*\* (.+)\.$", page.read_text(), re.MULTILINE)
 
     assert told is not None

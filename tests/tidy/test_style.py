@@ -44,7 +44,7 @@ def test_functions_fit_on_a_screen(modules: list[Source]) -> None:
 
 
 def test_modules_are_short(modules: list[Source]) -> None:
-    """A longer one is two rooms."""
+    """Modules have a bound of lines; a longer one is two."""
     long = [
         f"{module.name}: {len(module.text.splitlines())}"
         for module in modules

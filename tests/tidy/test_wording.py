@@ -53,7 +53,7 @@ def options(command: App, name: str) -> Iterator[tuple[str, str]]:
 
 
 def test_a_help_is_plain_english() -> None:
-    """Subject first, and the field's words."""
+    """Helps are plain English: subject first, and the field's words."""
     wrong = [
         f"{name}: {text}"
         for name, text in ((name, " ".join(text.split())) for name, text in helps())
@@ -64,7 +64,7 @@ def test_a_help_is_plain_english() -> None:
 
 
 def test_an_error_is_plain_english(modules: list[Source]) -> None:
-    """Each text that a module raises an error with."""
+    """Texts with which modules raise errors are plain English."""
     wrong = [
         f"{module.name}:{node.lineno}: {text}"
         for module in modules
@@ -111,7 +111,7 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
 
 
 def test_a_comment_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
-    """Each comment on its first line, as a docstring does."""
+    """Comments begin with their subject, as docstrings do, on their first lines."""
     wrong = [
         f"{module.name}:{line}: {text}"
         for module in (*modules, *others)
@@ -190,7 +190,7 @@ def sentences(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_plain_english(page: Path) -> None:
-    """Subject first, and the field's words."""
+    """Sentences of a page have their subject first, and the field's words."""
     wrong = [
         sentence
         for sentence in sentences(page)

@@ -29,14 +29,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_spark")
 def test_the_audit_says_what_to_install(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2: nothing was judged."""
+    """The audit without its extra says what to install, with status 2."""
     assert mqaudit.audit(history=tmp_path, store=[tmp_path]) == 2
     assert "pip install 'dledger[spark]'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_spark")
 async def test_a_run_that_could_not_be_judged_does_not_begin(tmp_path: Path) -> None:
-    """mqchaos and the demo say so first, and leave nothing behind."""
+    """A run that could not be judged is refused before it begins."""
     directory = tmp_path / "run"
     with pytest.raises(ConfigError, match="pyspark, pyarrow, pandas, which are not installed"):
         mqchaos._planned("leader-kill", 1, 1, 30.0, "keyed", PLAIN)

@@ -118,7 +118,7 @@ def test_ctrl_c_at_any_moment_of_a_start() -> None:
 
 @pytest.mark.parametrize(("name", "entry"), ENTRIES.items())
 def test_ctrl_c_ends_a_command_that_still_imports(name: str, entry: str) -> None:
-    """Status 130 and one line, whichever import it meets."""
+    """Ctrl-C during an import ends a command with status 130 and one line."""
     seed = random.randrange(1 << 32)
     after = random.Random(seed).randint(1, 60)
     print(f"seed {seed}: at import {after}")

@@ -81,7 +81,7 @@ async def drain(peer: Peer) -> list[tuple[int, int, bytes]]:
 
 
 async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path) -> None:
-    """Messages at the same offsets and positions, the dedup window, offsets, topics, groups."""
+    """A new leader has the messages at their offsets, the dedup window, offsets, topics, groups."""
     with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         async with connect_peer("127.0.0.1", first.port) as peer:
@@ -295,7 +295,7 @@ async def found(namesrv: Peer, topic: str) -> int:
 
 
 async def test_a_stopped_broker_leaves_its_route_and_ends_well(tmp_path: Path) -> None:
-    """SIGTERM: name servers are told, the state is saved, nothing is left to say on stderr."""
+    """A broker on SIGTERM leaves its route, saves its state, and says nothing on stderr."""
     with new_cluster(tmp_path, nodes=1).running() as cluster:
         (node,) = cluster.layout.nodes
         await leader_of(cluster)

@@ -104,7 +104,7 @@ def test_a_taken_port_is_named(tmp_path: Path, what: str) -> None:
 
 
 def test_a_store_that_can_not_be_used_is_named(tmp_path: Path) -> None:
-    """A path below a file, and the store of another broker."""
+    """A store below a file, or of another broker, is an error with its path."""
     (tmp_path / "file").write_text("")
     line = fails(write_config(tmp_path, storePathRootDir=str(tmp_path / "file" / "store")))
     assert "storePathRootDir" in line
@@ -115,7 +115,7 @@ def test_a_store_that_can_not_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_sigterm_and_ctrl_c_end_a_broker_well(tmp_path: Path) -> None:
-    """Exit status 0, and the next start finds the snapshot."""
+    """A broker on SIGTERM or Ctrl-C ends with status 0, and its next start finds the snapshot."""
     config = write_config(tmp_path)
     for number in (signal.SIGTERM, signal.SIGINT):
         with running(config) as process:
@@ -125,7 +125,7 @@ def test_sigterm_and_ctrl_c_end_a_broker_well(tmp_path: Path) -> None:
 
 
 def test_the_vip_port_answers_if_it_is_wanted(tmp_path: Path) -> None:
-    """Old stock clients send to `listenPort` - 2."""
+    """The VIP port, `listenPort` - 2, serves old stock clients if it is switched on."""
     config = write_config(tmp_path)
     with running(config), pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port_of(config) - 2), 1).close()

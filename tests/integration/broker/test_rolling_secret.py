@@ -39,8 +39,10 @@ async def until(cluster: Cluster, said: str, times: int, *names: str) -> None:
 
 
 async def test_no_send_is_lost_while_a_leader_dies_and_the_secret_rolls(cluster: Cluster) -> None:
-    """Old; both; both, the new one first; new. Each send is taken, a user's too, and a member
-    that is away keeps the old secret valid."""
+    """Sends go on while the secret rolls: old, both, both with the new one first, new.
+
+    Each send is taken, a user's too, and a member that is away keeps the old secret valid.
+    """
     file = cluster.secret_file
     assert file is not None
     old, names = file.read_bytes(), [*cluster.names]

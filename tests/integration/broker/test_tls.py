@@ -57,7 +57,7 @@ async def until_taken_over(cluster: Cluster, times: int) -> None:
 async def test_no_message_is_lost_while_a_leader_dies_and_certificates_roll(
     cluster: Cluster,
 ) -> None:
-    """Authorities overlap; sends go on through the change and through the failover."""
+    """Sends go on over a change of authorities, which overlap, and over a failover."""
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         await probe.wait_until_serving()
@@ -155,7 +155,7 @@ def test_tools_and_blocking_clients_speak_tls(cluster: Cluster) -> None:
 
 
 def test_keys_are_their_users_alone_and_no_config_shows_a_password(cluster: Cluster) -> None:
-    """Files of the cluster, and what a tool is shown."""
+    """Files of a cluster with keys are private, and no tool shows a password."""
     keys = [cluster.directory / AUTHORITY_KEY, *cluster.directory.glob("*/tls.key")]
     assert len(keys) == 6
     assert [key for key in keys if key.stat().st_mode & 0o077] == []

@@ -50,7 +50,7 @@ def processes_below(folder: Path) -> Iterator[str]:
 
 
 def test_the_main_job_loses_nothing_and_says_so(tmp_path: Path, temporary: Path) -> None:
-    """Two kills under load: every property holds, in the table, in the report and in the status."""
+    """The demo holds under two kills: in its table, its report and its status."""
     report = tmp_path / "report"
 
     demo = start_demo(temporary, report, "--messages", str(MESSAGES))
@@ -75,7 +75,7 @@ def test_the_main_job_loses_nothing_and_says_so(tmp_path: Path, temporary: Path)
 def test_a_signal_ends_it_without_a_rest(
     tmp_path: Path, temporary: Path, number: signal.Signals
 ) -> None:
-    """Ended in the middle of its load, it stops every server and worker and removes its files."""
+    """A signal in the middle of the load stops every server and worker, and removes the files."""
     demo = start_demo(temporary, tmp_path / "report", "--messages", str(MESSAGES))
     deadline = time.monotonic() + 30
     while sum("mqchaos.run.load.work" in line for line in processes_below(temporary)) < 4:

@@ -125,7 +125,7 @@ def test_a_fault_that_another_one_keeps_from_showing_is_soon_given_up(cluster: C
 
 
 def test_what_sends_come_by_is_noted(cluster: Cluster) -> None:
-    """A leader's and a follower's places, within a few seconds of load."""
+    """Places of a leader and a follower are noted within a few seconds of load."""
 
     async def run() -> set[str]:
         for node in cluster.layout.nodes:

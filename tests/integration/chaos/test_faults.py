@@ -184,7 +184,7 @@ def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path:
 
 
 def test_certificates_are_renewed_where_there_are_some(cluster: Cluster) -> None:
-    """Elsewhere the fault says why it can't be had."""
+    """Certificates are renewed in a cluster that has some; elsewhere the fault says why not."""
     nodes = cluster.layout.group(BROKER)
     why = FAULTS[RENEW_CERTIFICATES.name].why_not(cluster, nodes)
     assert why == "the servers of this cluster have no certificates; --tls gives them some"
@@ -198,7 +198,7 @@ def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None
 
 @pytest.mark.parametrize("name", [FULL_DISK.name, "torn-write", "clock-strobe"])
 def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
-    """A disk that fails, or a clock that jumps, and then all are level again."""
+    """A disk that fails, or a clock that jumps, by order is level with the others again."""
     strike(obedient, FAULTS[name])
 
 
@@ -292,7 +292,7 @@ def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*OF_NETWORK} - {CUT_CLIENTS.name}))
 def test_a_fault_of_the_network_takes_effect_and_is_healed(proxied: Cluster, name: str) -> None:
-    """Each by what the proxy held back. That of clients needs a run, with clients."""
+    """A fault of the network is seen by what the proxy held back, and healed."""
     strike(proxied, OF_NETWORK[name])
 
 

@@ -48,7 +48,7 @@ def test_two_leaders_die_and_nothing_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_leader_that_stands_still_is_replaced_and_none_the_wiser(tmp_path: Path) -> None:
-    """SIGSTOP while sends go on: another leads, the old one wakes up, and nothing is lost."""
+    """A leader under SIGSTOP is replaced while sends go on, and nothing is lost."""
     directory = tmp_path / "run"
 
     done = mqchaos(
@@ -94,8 +94,7 @@ def test_other_scenarios_hold_too(tmp_path: Path, scenario: str) -> None:
 def test_each_workload_survives_a_leader(
     tmp_path: Path, workload: str, judged: tuple[int, ...]
 ) -> None:
-    """Messages that wait end as they should, and messages that are read are done once, although the
-    leader dies, and clients are killed in the middle of transactions and pops."""
+    """A workload's messages are done once, though the leader dies and clients are killed."""
     directory = tmp_path / "run"
 
     done = mqchaos(
@@ -112,7 +111,7 @@ def test_each_workload_survives_a_leader(
 
 @pytest.mark.long
 def test_no_send_is_lost_or_refused_while_all_is_renewed(tmp_path: Path) -> None:
-    """Certificates, then the secret, and the leader dies in the middle of each."""
+    """Certificates and the secret are renewed under sends, and the leader dies in the middle."""
     directory = tmp_path / "run"
 
     done = mqchaos(
@@ -133,7 +132,7 @@ def test_no_send_is_lost_or_refused_while_all_is_renewed(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_each_cut_of_clients_meets_their_traffic(tmp_path: Path) -> None:
-    """Four in a row, in the kernel's network, where TCP waits for seconds after each."""
+    """Four cuts of clients meet their traffic, in the kernel's network, where TCP waits long."""
     lacks = needs.no_namespaces()
     if lacks is not None:
         pytest.skip(lacks)
@@ -192,7 +191,7 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones(tmp_path: Path) -> N
 
 
 def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
-    """A workload, a duration, a plan: by name and value, and nothing is started."""
+    """A wrong workload, duration or plan is refused by name and value before any start."""
     here = ("--dir", str(tmp_path / "run"))
     wrong_workload = mqchaos("run", "--scenario", "random", "--workload", "mud", *here)
     wrong_duration = mqchaos("run", "--scenario", "random", "--duration", "0", *here)

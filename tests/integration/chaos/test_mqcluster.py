@@ -36,7 +36,7 @@ def processes_of(directory: Path) -> list[str]:
 
 
 def test_a_cluster_lives_through_everything_that_mqcluster_does(tmp_path: Path) -> None:
-    """up, up again, kill, status, restart, down, up with its data, down and remove."""
+    """A cluster goes through up, up again, kill, status, restart, down, up, and remove."""
     directory = tmp_path / "cluster"
     where = ("--dir", str(directory))
     try:
@@ -148,7 +148,7 @@ def test_a_directory_without_a_cluster_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_can_hold_no_cluster_is_named(tmp_path: Path) -> None:
-    """A file, say: one line, no trace of the program."""
+    """A file in place of a directory is an error in one line."""
     (tmp_path / "file").touch()
 
     done = mqcluster("up", "--dir", str(tmp_path / "file"))

@@ -136,7 +136,7 @@ def test_packets_suffer_and_bytes_do_not(
 
 
 def test_a_narrow_link_takes_its_time_and_others_do_not(switch: Switch) -> None:
-    """Two megabytes at two megabytes a second; and once it is wide again, none to speak of."""
+    """A link of two megabytes a second needs a second for them, and none once it is wide."""
     broken(switch, Rule(bytes_per_s=2e6))
     assert transfer(switch)[0] > 0.9
     switch.take(Request("it", healed=True))
@@ -144,7 +144,7 @@ def test_a_narrow_link_takes_its_time_and_others_do_not(switch: Switch) -> None:
 
 
 def test_a_late_link_is_late(switch: Switch) -> None:
-    """A round trip takes two delays."""
+    """A late link's round trip takes two delays."""
     broken(switch, Rule(delay_s=0.1, jitter_s=0.02))
     assert 0.2 <= transfer(switch)[1] < 1.0
 
@@ -191,7 +191,7 @@ def test_connections_are_reset_once(switch: Switch) -> None:
 
 
 def test_nothing_leads_out_and_the_thread_comes_back() -> None:
-    """Inside there is the switch and its ports, no other link and no way further."""
+    """A namespace has the switch and its ports, no other link and no way out."""
     lacks = needs.no_namespaces()
     if lacks is not None:
         pytest.skip(lacks)
@@ -220,7 +220,7 @@ with Switch(plan(range(12_000, 12_007), namespaces=True)).plugged_in() as switch
 
 
 def test_a_harness_that_is_killed_leaves_nothing() -> None:
-    """SIGKILL gives it no time to clean up: its servers die with it, and so do the namespaces."""
+    """A harness killed by SIGKILL leaves neither servers nor namespaces."""
     lacks = needs.no_namespaces()
     if lacks is not None:
         pytest.skip(lacks)

@@ -74,7 +74,7 @@ def test_a_full_file_system_takes_nothing_until_it_has_room(disk: OwnDisk) -> No
 
 
 def test_a_disk_without_room_below_fails_what_is_written_to_new_places(disk: OwnDisk) -> None:
-    """The node's file system has room, and its writes fail; a start of the machine mends it."""
+    """A full disk below fails writes to new places, and a start of the machine mends it."""
     store = disk.inner.mount_point
     synced(store / "kept", b"kept")
     disk.starve()
@@ -98,7 +98,7 @@ def test_a_file_system_that_found_an_error_takes_nothing_more(disk: OwnDisk) -> 
 
 
 def test_what_lies_there_in_the_end_is_in_a_plain_folder(tmp_path: Path) -> None:
-    """An audit reads it; nothing is mounted any more, and no image is left."""
+    """A run's end leaves plain folders for the audit, without mounts and images."""
     skip_without_disks()
     store = tmp_path / "cluster" / "store"
     store.parent.mkdir()
@@ -179,7 +179,7 @@ OF_FILES = {kind.name for kind in (WIPE, LOST_FILE, SHORT_FILE)}
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(OF_OWN_DISKS | OF_FILES))
 def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
-    """The leader meets it, its group goes on, and it comes level on what a mount finds."""
+    """A wrecked disk of the leader takes effect, its group goes on, and it comes level again."""
 
     async def run() -> None:
         hurt, fault = await level(cluster), FAULTS[name]

@@ -32,7 +32,7 @@ def loop_devices() -> str:
 
 
 def test_what_was_not_synced_is_gone_and_what_was_is_not(disks: Path) -> None:
-    """The cut is one: a write without a sync does not survive it. All is unmounted afterwards."""
+    """A write without a sync does not survive the cut, and one with a sync does."""
     with mounted(disks / "one.img", disks / "one") as disk:
         kept, lost = disk.mount_point / "kept", disk.mount_point / "lost"
         with kept.open("wb") as file:
@@ -50,7 +50,7 @@ def test_what_was_not_synced_is_gone_and_what_was_is_not(disks: Path) -> None:
 
 
 def test_nothing_acknowledged_is_lost_with_the_power(disks: Path) -> None:
-    """A round each on one replica, on two, on all three, under load."""
+    """Acknowledged appends survive power losses of one, two and all three replicas under load."""
     report = trio.run(run_rounds, disks, 3, 1)
     print(report)
     assert report.clean
@@ -59,8 +59,11 @@ def test_nothing_acknowledged_is_lost_with_the_power(disks: Path) -> None:
 
 
 def test_a_flush_that_does_not_wait_for_the_disk_loses_what_it_says(disks: Path) -> None:
-    """The look at the logs can fail: with ASYNC_FLUSH all three lose the last moments. Ten cuts at
-    most, as one may come just behind a sync, or while a slow machine's group has no leader."""
+    """A power loss of all three replicas loses the last moments of ASYNC_FLUSH.
+
+    Ten cuts at most, as one may come just behind a sync, or while a slow machine's group has no
+    leader.
+    """
 
     async def lost(seed: int) -> int:
         folder = disks / str(seed)

@@ -123,7 +123,7 @@ def test_a_cut_direction_holds_bytes_until_it_is_mended(
 
 
 def test_a_death_behind_a_cut_is_not_noticed_before_its_end(tmp_path: Path) -> None:
-    """The server's end of the connection waits like its bytes."""
+    """A server's death behind a cut is noticed after it, as the end waits like the bytes."""
 
     async def play(it: Scene) -> None:
         stream = await it.dial()

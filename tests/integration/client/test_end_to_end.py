@@ -59,7 +59,7 @@ def place(message: ReceivedMessage | SendResult) -> tuple[str, int, int, int]:
 
 @BOTH_LOOPS
 def test_a_message_is_read_as_it_was_sent(run: Run, namesrv_addr: str, topic: str) -> None:
-    """Body, keys, tags and properties come back, at the place that `send` named."""
+    """A message comes back with body, keys, tags and properties, at the place of its result."""
 
     async def main() -> None:
         sent = Message(topic, b"hello", keys="k1 k2", tags="A", properties={"colour": "grün"})
@@ -99,7 +99,7 @@ def test_a_batch_is_stored_next_to_each_other(run: Run, namesrv_addr: str, topic
 
 @BOTH_LOOPS
 def test_handing_over_never_waits(run: Run, namesrv_addr: str, topic: str) -> None:
-    """`send_nowait` wants a known route, and refuses beyond the producer's bound."""
+    """`send_nowait` wants a known route, and refuses messages beyond the producer's bound."""
 
     async def main() -> None:
         message = Message(topic, b"x")

@@ -34,7 +34,7 @@ Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 @pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
 def test_it_is_the_same_under_trio_and_asyncio(run: Run, topic: str, namesrv_addr: str) -> None:
-    """Outputs and offsets, together; and nothing after an exception."""
+    """Outputs and offsets are stored together, and not after an exception, on both event loops."""
 
     async def main() -> None:
         async with (
@@ -62,7 +62,7 @@ def test_it_is_the_same_under_trio_and_asyncio(run: Run, topic: str, namesrv_add
 
 
 def test_it_is_the_same_without_an_event_loop(topic: str, namesrv_addr: str) -> None:
-    """Producer and consumer have threads of their own."""
+    """A blocking producer and consumer write outputs with offsets."""
     with (
         BlockingProducer(namesrv_addr, "P", name=topic) as producer,
         BlockingConsumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer,
@@ -130,7 +130,7 @@ async def scene(cluster: Cluster) -> tuple[Work, list[bytes]]:
 
 
 def test_each_input_has_its_output_once(tmp_path: Path) -> None:
-    """Although leaders are killed, and members end and rebalance with messages in hand."""
+    """An input has one output, though leaders are killed and members rebalance."""
     work, outputs = in_group_of_three(tmp_path, scene)
     print(f"{work.sent} inputs, refused {dict(work.refused)}")
     assert Counter(outputs) == Counter(b"%d" % number for number in range(work.sent))

@@ -78,7 +78,7 @@ async def handle_until(
 def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """Number 3 fails twice: the others are through at once, and it is handled at the third time."""
+    """A message that fails twice is handled at the third time, and holds nobody up."""
 
     async def main() -> None:
         handled = Handled()
@@ -100,7 +100,7 @@ def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
 
 
 def test_who_polls_may_send_a_message_back(run: Run, namesrv_addr: str, topic: str) -> None:
-    """`nack` for one message of a poll; the others count as processed."""
+    """A message of a poll may be nacked; the others count as processed."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 3)
@@ -175,7 +175,7 @@ def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
 def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
-    """The others, in the same queue and side by side, are through long before."""
+    """A hanging handler is cancelled, and others in its queue are through long before."""
 
     async def main() -> None:
         handled = Handled()

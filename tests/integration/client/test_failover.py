@@ -61,10 +61,7 @@ class Sender:
 
 @pytest.mark.alone
 async def test_leaders_die_and_the_application_does_not_notice(tmp_path: Path) -> None:
-    """Through three leader kills: every send is acknowledged, once, in order, with short gaps,
-
-    and a consumer reads every message exactly once, in order.
-    """
+    """Leaders die three times: every send is acknowledged, once, in order, with short gaps."""
     async with (
         running(tmp_path) as (cluster, probe),
         Producer(cluster.layout.namesrv_addr, "PG") as producer,
@@ -112,7 +109,7 @@ async def test_leaders_die_and_the_application_does_not_notice(tmp_path: Path) -
 
 
 async def test_pipelined_sends_keep_their_order_through_a_kill(tmp_path: Path) -> None:
-    """Hundreds of messages are under way when the leader dies; each key's order holds."""
+    """A key's order holds with hundreds of messages under way when the leader dies."""
     async with (
         running(tmp_path) as (cluster, probe),
         Producer(cluster.layout.namesrv_addr, "PG", timeout_s=30) as producer,

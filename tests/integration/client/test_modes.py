@@ -70,7 +70,7 @@ async def take(consumer: Consumer, count: int) -> list[int]:
 def test_each_member_reads_everything_and_keeps_its_own_place(
     run: Run, namesrv_addr: str, topic: str, tmp_path: Path
 ) -> None:
-    """Broadcasting: two members with a file each, and one that keeps nothing."""
+    """Members that broadcast read everything, two with a file each, and one with none."""
 
     async def read(name: str | None, count: int) -> list[int]:
         offsets = None if name is None else tmp_path / name
@@ -118,7 +118,7 @@ def test_chosen_queues_are_read_without_a_group(run: Run, namesrv_addr: str, top
 
 
 def test_a_queue_is_paused_moved_and_resumed(run: Run, namesrv_addr: str, topic: str) -> None:
-    """The others go on. Seeking goes by offset, by place and by time."""
+    """A queue is paused and moved, by offset, place or time, while the others go on."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 8, queues=2)

@@ -417,7 +417,7 @@ def test_a_command_shows_the_truth_to_people_and_to_programs(scene: Scene, step:
 def test_errors_are_one_line_that_says_what_to_do(
     scene: Scene, line: str, status: int, says: str
 ) -> None:
-    """Status 2 if the command line is wrong, 1 if the cluster can't do it; nothing on stdout."""
+    """A wrong command line has status 2, a refused change status 1, and stdout is empty."""
     done = run(scene, line)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
     assert done.stderr.startswith("mqadmin: ")
@@ -440,7 +440,7 @@ def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
 
 
 def test_one_name_server_is_enough_to_look_and_every_one_gets_changes(scene: Scene) -> None:
-    """The first that answers is asked; a topic is there when all show it, gone when all forgot."""
+    """A question needs one name server, and a change is awaited at every one."""
     first, second = (server.address for server in scene.cluster.layout.namesrvs)
     run(scene, "updateTopic -t Everywhere")
     for namesrv in (first, second, f"127.0.0.1:1;{second}"):

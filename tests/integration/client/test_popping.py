@@ -70,7 +70,7 @@ async def taken(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
 
 @BOTH_LOOPS
 def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, run: Run) -> None:
-    """However far its acks are behind."""
+    """A handler that never waits gets through, however far its acks are behind."""
 
     async def main() -> None:
         await send(namesrv_addr, topic, 0)

@@ -171,7 +171,7 @@ def test_what_copies_say_was_committed_must_be_in_all(verdict: Verdict) -> None:
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_order_of_a_queue_is_seen_in_the_log(verdict: Verdict, name: str) -> None:
-    """Though all replicas are alike. A queue begins anew only where its topic was deleted."""
+    """Disorder in a queue's log is found in replicas that are alike, without a deletion."""
     assert {each[:2] for each in found(verdict, name)} == {(4, ORDERS[name][0])}
 
 
@@ -188,7 +188,7 @@ def test_replicas_are_compared_beyond_an_index_that_all_have_twice(verdict: Verd
 
 
 def test_files_that_are_made_from_the_log_are_compared_with_it(verdict: Verdict) -> None:
-    """A turned bit, a cut file, a snapshot of other bytes: by file, replica and range."""
+    """Derived files are compared with the log; a fault has its file, replica and range."""
     assert found(verdict, "served") == set()
     judged = verdict.judgements[17]
     assert judged.checked > 2 * 3 * 2 * RUN.messages
@@ -221,7 +221,7 @@ def test_tails_that_may_be_replaced_prove_nothing(tmp_path: Path, session: Spark
 
 @pytest.mark.long
 def test_one_replica_has_nothing_to_be_compared_with(tmp_path: Path, session: SparkSession) -> None:
-    """The bytes of the replica itself are judged."""
+    """A single replica's own bytes are judged."""
     verdict = judge_run(session, None, alone(tmp_path)[:1], lambda _: None)
 
     assert verdict.holds

@@ -125,7 +125,7 @@ def write_behind(replica: Replica, odd: Sequence[Odd]) -> None:
 
 
 def test_no_entry_ends_an_audit(session: SparkSession, tmp_path: Path) -> None:
-    """Records, changes of state, headers and heads: what is sound beside them is judged."""
+    """Odd records, changes of state, headers and heads end no audit, and the rest is judged."""
     draw = random.Random(11)
     behind: dict[str, Sequence[Odd]] = {"sound": []}
     for name, odd in (("changes", odd_changes()), ("records", odd_records(draw))):

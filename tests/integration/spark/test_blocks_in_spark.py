@@ -19,7 +19,7 @@ ADDRESSES = ("10.0.0.1:9876;10.0.0.2:9876", "10.0.0.1:9876")
 
 
 def test_a_topic_is_read_and_written(session: SparkSession, tmp_path: Path) -> None:
-    """docs/how-to/spark.md: as a table and as a stream, which is watched."""
+    """The block of docs/how-to/spark.md reads and writes a topic, as table and watched stream."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.admin() as admin, cluster.producer("P") as producer:
             admin.topics.update("Bills")
@@ -46,7 +46,7 @@ def test_a_topic_is_read_and_written(session: SparkSession, tmp_path: Path) -> N
 def test_the_files_of_replicas_are_a_table(
     session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/explanation/audit.md: messages by replica, topic and queue."""
+    """The block of docs/explanation/audit.md shows replicas' messages by topic and queue."""
     write_run(Run(messages=200, queues=4, batch=20), tmp_path)
     text = program("audit.md", "open_session").text
     for number in range(2):  # Spark's own processes look from their own folder.

@@ -41,7 +41,7 @@ def lines_of(judged: Property, number: int) -> list[Event]:
 
 @pytest.mark.long
 def test_lines_and_parquet_have_one_verdict(tmp_path: Path, session: SparkSession) -> None:
-    """Violations, counts, evidence and notes: of messages, of votes, of a torn line."""
+    """Lines and Parquet give the same violations, counts, evidence and notes."""
     history, stores = write_run(RUN, tmp_path / "run")
     replicas = planting.replicas_of(stores)
     planting.flip(replicas[1], RUN.message_id(42), recompute=True)

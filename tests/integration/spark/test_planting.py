@@ -254,7 +254,7 @@ def test_a_clean_run_has_no_violation(audited: Audited) -> None:
 
 @WHERE
 def test_a_lying_disk_is_found(where: str, nodes: str, audited: Audited) -> None:
-    """Bytes flipped, zeroed, replaced and swapped under stale CRCs, on one disk and on all."""
+    """Bytes flipped, zeroed, replaced or swapped under stale CRCs are found, on one disk or all."""
     violations = audited.found(f"disk-{where}")
     assert violations[1] == {
         ("damaged", FLIPPED, nodes),
@@ -292,7 +292,7 @@ def test_a_loss_is_shown(audited: Audited, session: SparkSession) -> None:
 
 @WHERE
 def test_a_lying_broker_is_found(where: str, nodes: str, audited: Audited) -> None:
-    """Messages changed, replaced and swapped in a log whose every CRC is right."""
+    """Messages changed, replaced and swapped in a log with right CRCs are found."""
     violations = audited.found(f"broker-{where}")
     assert violations[1] == {
         ("altered", FLIPPED, nodes),
@@ -317,7 +317,7 @@ def test_a_lying_broker_is_found(where: str, nodes: str, audited: Audited) -> No
 def test_what_was_never_sent_or_never_stored_is_found(
     where: str, nodes: str, audited: Audited
 ) -> None:
-    """A second copy and a phantom, even in one replica's tail; an acknowledgement of nothing."""
+    """A second copy, a phantom, and an acknowledgement of nothing are found."""
     assert audited.found(f"never-{where}") == {
         1: {("lost", FORGED, ALL)},
         2: {("phantom", GHOST, nodes)},
@@ -345,7 +345,7 @@ def test_a_missing_segment_is_found(audited: Audited) -> None:
 def test_a_history_that_clients_should_not_have_seen_is_found(
     audited: Audited,
 ) -> None:
-    """Reads of REFUSED, unknown and skipped messages, and an offset that goes back in time."""
+    """Reads of REFUSED, unknown and skipped messages, and of older offsets, are found."""
     assert audited.found("seen") == {
         2: {
             ("refused", REFUSED, ALL),

@@ -172,8 +172,7 @@ def check(cluster: Cluster, rows: int) -> None:
 def test_each_row_is_there_once_whatever_is_killed(
     tmp_path: Path, steps: Sequence[str], batches: int
 ) -> None:
-    """The driver at steps of a micro-batch, a leader while the next one comes, and an executor of
-    the last one."""
+    """Kills of the driver at steps of a batch, of a leader and an executor lose no row."""
     rows = 400
     with topics(tmp_path / "cluster", rows) as cluster:
         query = Query(address := cluster.layout.namesrv_addr, address, tmp_path)
@@ -193,7 +192,7 @@ def test_each_row_is_there_once_whatever_is_killed(
 @pytest.mark.long
 @pytest.mark.alone
 def test_many_rows_are_there_once_while_all_is_killed(tmp_path: Path) -> None:
-    """A leader dies every 10 s, and drivers and executors at random steps."""
+    """Rows are stored once while a leader dies every 10 s, and drivers and executors at random."""
     with topics(tmp_path / "cluster", ROWS) as cluster:
         copy_while_all_is_killed(cluster.layout.namesrv_addr, cluster, tmp_path)
         check(cluster, ROWS)

@@ -121,7 +121,7 @@ def test_a_table_is_written_whole_or_not_at_all(
 def test_a_write_within_foreach_batch_is_one_of_its_own(
     session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
 ) -> None:
-    """Whole, and not part of the stream's batch: it is written again if Spark repeats that."""
+    """A write in foreachBatch is whole, and written again if Spark repeats the batch."""
     with cluster.producer("P") as producer:
         for number in range(ROWS):
             producer.send(Message("EachIn", b"%d" % number))

@@ -73,7 +73,7 @@ def test_workers_have_read_the_modules_of_the_audit_before_their_task(
 
 
 def test_replicas_are_a_dataframe(session: SparkSession, run: tuple[Path, list[Path]]) -> None:
-    """Several paths, columns in the wanted order, and types that Spark accepts."""
+    """Replicas of several paths are a DataFrame, with columns as wanted, and Spark's types."""
     _, stores = run
     reader = session.read.format("dledger").option("columns", "replica,queue_id,born_timestamp")
     rows = reader.load(";".join(map(str, stores)))
@@ -159,8 +159,10 @@ def test_the_exit_status_and_the_report_say_what_was_found(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """1 for a violation, with the message and the replica on the terminal and in the report. The
-    command runs in this process, on the Spark that is there; in its own where it finds nothing."""
+    """A violation has status 1, with message and replica on the terminal and in the report.
+
+    The command runs in this process, on the Spark that is there; in its own where it finds nothing.
+    """
     history, stores = run
     victim = RUN.message_id(77)
     planting.flip(planting.replicas_of(stores)[1], victim, recompute=False)
@@ -181,7 +183,7 @@ def test_the_exit_status_and_the_report_say_what_was_found(
 
 
 def test_unusable_input_is_refused(run: tuple[Path, list[Path]], tmp_path: Path) -> None:
-    """2 and one line for a directory without a replica, and for a history that isn't there."""
+    """A directory without a replica, or a missing history, is status 2 and one line."""
     program = [sys.executable, "-m", "mqspark.mqaudit"]
     done = audit(program, (run[0], [tmp_path]))
     assert (done.returncode, "has no replica.json" in done.stderr) == (2, True)

@@ -115,7 +115,7 @@ async def test_an_unknown_code_and_a_bad_header_are_answered(peer: Peer) -> None
 
 
 async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path: Path) -> None:
-    """Code 25: what changed is shown, used, and outlives a restart; the rest is refused by name."""
+    """Code 25 changes settings on all replicas, over restarts, and refuses others by name."""
     async with served(tmp_path) as (broker, peer):
         update = RequestCode.UPDATE_BROKER_CONFIG
         body = b"maxMessageSize=1000\ndefaultTopicQueueNums=3\n"
@@ -157,7 +157,7 @@ async def test_a_secret_is_not_shown(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path: Path) -> None:
-    """Code 207, in 4.9's words and in 5.x's."""
+    """Code 207 keeps a deleted group's offsets unless they shall go, in both versions' words."""
     async with served(tmp_path) as (broker, peer):
         await peer.request(produce_request("a"), 5)
         for flag, kept in (
@@ -173,7 +173,7 @@ async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path:
 
 
 async def test_traffic_is_counted_by_topic_and_group(peer: Peer) -> None:
-    """Code 315 for what mqadmin statsAll asks; 208 says how far a group has pulled."""
+    """Code 315 has what mqadmin statsAll asks for; 208 says how far a group has pulled."""
     await peer.request(produce_request("a"), 5)
     await peer.request(produce_request("a"), 5)  # a retry: known, and not stored again
     await peer.request(pull_request(), 5)
@@ -217,7 +217,7 @@ async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> 
 
 
 async def test_what_is_not_applied_yet_is_behind(tmp_path: Path) -> None:
-    """dispatchBehindBytes, by which monitors see a replica that replays."""
+    """dispatchBehindBytes shows monitors a replica that replays."""
     async with served(tmp_path, auto=False) as (broker, peer), trio.open_nursery() as nursery:
 
         async def behind_bytes() -> int:

@@ -70,7 +70,7 @@ def test_an_answer_waits_for_the_newest_change_of_its_topic() -> None:
 
 
 def test_without_a_name_server_nobody_waits() -> None:
-    """The broker can be reached by its address."""
+    """An answer waits for nobody without name servers: the broker's address is known."""
     announcements, answers = Announcements(Clock()), list[str]()
     announcements.changed(["Orders"])
     announcements.when_confirmed("Orders", lambda: answers.append("answer"))
@@ -158,7 +158,7 @@ async def test_a_name_server_that_hangs_does_not_make_a_send_fail(
 
 
 async def test_the_dead_letter_topic_of_an_answer_can_be_looked_up(tmp_path: Path) -> None:
-    """The first dead letter makes it."""
+    """An answer about the first dead letter waits until name servers know its topic."""
     async with served(tmp_path) as (broker, peer):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
         stored = await peer.request(produce_request("a"), 5)

@@ -72,7 +72,7 @@ def test_messages_have_their_own_properties_and_the_batchs(
 
 
 def test_what_stock_clients_send_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path for odd ones is not taken: it costs five times as much."""
+    """Batches of stock clients stay as they are: the path for odd ones is five times as dear."""
     monkeypatch.setattr(module, "_taken_apart", pytest.fail)
     own = [b"UNIQ_KEY\x01%d\x02WAIT\x01true\x02" % number for number in range(3)]
     own.append(b"TAGS\x01t\x02UNIQ_KEY\x013")
@@ -90,7 +90,7 @@ def test_what_is_no_utf_8_is_refused(half: bytes) -> None:
 
 
 def test_no_unique_key_is_made_twice() -> None:
-    """Messages without one get one each."""
+    """Messages without a unique key get one each."""
     stored, first_key = batch_properties({}, [b"TAGS\x01t\x02"] * 50, ADDED)
     keys = [names.properties_decode(each)["UNIQ_KEY"] for each in stored]
     assert len({*keys}) == 50

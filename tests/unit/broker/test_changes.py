@@ -41,7 +41,7 @@ GROUPS = st.builds(SubscriptionGroupConfig, st.just("G"))
 def test_a_topic_s_setting_that_is_not_named_stays(
     known: TopicConfig, given_: TopicConfig, data: st.DataObject
 ) -> None:
-    """Whichever are named, in any order, and whatever the others are given as."""
+    """A topic's settings that a change does not name stay, in any combination."""
     _check_named(known, given_, data)
 
 

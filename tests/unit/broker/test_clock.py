@@ -38,7 +38,7 @@ def leader_of(machine: Machine, clocks: Clocks) -> Assignments:
 
 
 def test_time_goes_on_after_the_clock_was_set_back(machine: Machine) -> None:
-    """A delay of a second is over after two, though the clock is a minute behind for a minute."""
+    """A delay of a second is over after two, though the clock was set back by a minute."""
     clocks = Clocks()
     clocks.ahead_ms = 60_000
     leader = leader_of(machine, clocks)

@@ -77,14 +77,14 @@ def test_a_code_that_two_handlers_declare_is_a_mistake() -> None:
 
 
 def test_what_is_not_served_says_why() -> None:
-    """A code of RocketMQ's with its reason, any other by its number."""
+    """A code of RocketMQ's is refused with its reason, any other by its number."""
     assert str(not_supported(12345)) == "request code 12345 is not supported"
     said = str(not_supported(RequestCode.GET_ROUTEINFO_BY_TOPIC))
     assert said == "request code 105 is not supported: name servers answer this: ask one of them"
 
 
 async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
-    """docs/reference/rights.md has what the handlers declare. `WRITE_DOCS=1` writes it anew."""
+    """docs/reference/rights.md has the handlers' declarations; `WRITE_DOCS=1` writes it anew."""
     async with memory_broker(tmp_path) as broker:
         at_broker = broker.broker.handler.table
     config = NamesrvConfig()

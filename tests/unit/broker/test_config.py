@@ -51,7 +51,7 @@ def test_a_misspelt_key_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_group_is_named_member_by_member() -> None:
-    """Peer ports and client ports of the same members."""
+    """A group is named by the peer ports and client ports of the same members."""
     GROUP.check()
     assert GROUP.peers() == {"n0": ("127.0.0.1", 40911), "n1": ("127.0.0.1", 40912)}
     assert GROUP.name_servers()[0] == ("127.0.0.1", 9876)
@@ -80,7 +80,7 @@ def test_values_that_do_not_go_together_are_named(values: dict[str, object], tex
 
 
 def test_a_broker_id_says_who_leads() -> None:
-    """0 is the leader; followers are numbered by their node ids."""
+    """Broker id 0 is the leader's; followers are numbered by their node ids."""
     role = Role("n1", GROUP.client_addresses())
     assert role.broker_id == 2
     role.leading(3)
@@ -90,7 +90,7 @@ def test_a_broker_id_says_who_leads() -> None:
 
 
 def test_every_failed_append_has_its_answer() -> None:
-    """Stock producers retry code 14 elsewhere; the ext fields are for our own client."""
+    """A failed append has RocketMQ's code 14, which stock producers retry, and our fields."""
     role = Role("n1", GROUP.client_addresses())
     role.following("n0", 4)
     answers = [
@@ -114,7 +114,7 @@ def test_every_failed_append_has_its_answer() -> None:
 
 
 def test_rates_are_means_over_the_time_there_is() -> None:
-    """10 s, 1 min, 10 min; a young broker has less."""
+    """Rates are means over 10 s, 1 min and 10 min, or less in a young broker."""
     counter = Counter()
     assert counter.per_second() == [0, 0, 0]
     for _ in range(21):
@@ -143,7 +143,7 @@ def test_a_replica_may_listen_elsewhere_than_others_are_told() -> None:
 async def test_a_setting_replaces_the_config_that_counts_and_changes_no_other(
     tmp_path: Path,
 ) -> None:
-    """The file's stays, since an empty setting gives its value back; one that was kept stays."""
+    """A setting replaces the value in force; an empty one gives the file's value back."""
     file_config = BrokerConfig(max_message_size=2000)
     async with served(tmp_path, config=file_config) as (broker, peer):
         core = broker.broker.core

@@ -58,7 +58,7 @@ async def test_a_held_pull_is_answered_when_its_message_comes(peer: Peer) -> Non
 
 
 async def test_a_held_pull_ends_with_its_time_and_with_the_leadership(tmp_path: Path) -> None:
-    """Time up means "nothing found"; a lost leadership sends the client elsewhere at once."""
+    """A held pull ends with its time, finding nothing, or at once with the lead."""
     async with served(tmp_path) as (broker, peer):
         await make_topic(peer, "Orders")
         short = pull_request(sys_flag=6, suspendTimeoutMillis=100)
@@ -217,7 +217,7 @@ async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_le
 async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again(
     broker: MemoryBroker, peer: Peer
 ) -> None:
-    """Instead of a level; too long a time is refused, and the dead letters wait for nothing."""
+    """Our consumers send back with milliseconds; dead letters wait for none."""
 
     async def send_back(position: int, delay_ms: int, times_max: int = 9) -> Command:
         fields: dict[str, ExtValue] = {"group": "C", "delayLevel": 0, "delayMillis": delay_ms}

@@ -193,7 +193,7 @@ async def test_the_largest_that_is_taken_can_be_given_up_and_sent_again(
 
 
 async def test_a_consumers_own_copy_is_taken_when_its_message_was(tmp_path: Path) -> None:
-    """A stock consumer that can't send back sends itself: also if maxMessageSize is less by now."""
+    """A stock consumer's own copy is taken, also if maxMessageSize is less by now."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer)
         filler = "x" * (PROPERTIES_SENT_BYTES_MAX - 120)
@@ -279,7 +279,7 @@ def test_every_copy_fits(sizes: dict[str, int], more: int) -> None:
 async def test_a_message_can_be_given_up_however_many_topics_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topics of a group that there is are made beyond the bound; no stranger's are."""
+    """A group's retry topics are made beyond the bound of topics, but for strangers."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer, LONGEST_TOPIC)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", LONGEST_GROUP, LONGEST_TOPIC))

@@ -80,7 +80,7 @@ class Leader(LeadingMachine):
 
 
 def test_the_levels_of_the_reference() -> None:
-    """18 of them; what is above the last waits as long as the last."""
+    """The reference has 18 levels; a higher one waits as long as the last."""
     levels = DelayLevels.parse(DEFAULT_LEVELS)
     assert len(levels) == 18
     assert (levels.delay_ms(0), levels.delay_ms(17)) == (1000, 7_200_000)
@@ -101,7 +101,7 @@ def test_levels_that_are_none_are_refused_by_name(text: str) -> None:
 
 
 def test_a_level_that_is_no_number_is_refused() -> None:
-    """Named with its value, and certainly not stored."""
+    """A level that is not a number is named with its value, and certainly not stored."""
     with pytest.raises(Refused, match="'soon'"):
         LEVELS.detour("T", 0, {"DELAY": "soon"}, 0)
 
@@ -140,8 +140,10 @@ def test_a_delayed_message_arrives_in_its_queue_when_it_is_due(tmp_path: Path) -
 def test_each_arrives_once_and_none_early_whatever_the_leadership(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leaders lose deliveries, and copies of what waits for long, on their way; a replica that is
-    killed ends with the same state."""
+    """A message arrives once and not early, however leaders lose deliveries and copies.
+
+    A replica that is killed ends with the same state.
+    """
     print(f"seed {seed}")
     rng = random.Random(seed)
     leader = Leader(tmp_path / "leader", auto=False)
@@ -217,13 +219,13 @@ def test_a_message_with_a_timer_arrives_when_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("timer", [{"TIMER_DELAY_SEC": "3456001"}, {"TIMER_DELIVER_MS": "noon"}])
 def test_a_timer_that_makes_no_sense_is_refused(timer: dict[str, str]) -> None:
-    """Three days are the most, as with RocketMQ."""
+    """A timer above three days, RocketMQ's most, makes no sense and is refused."""
     with pytest.raises(Refused):
         LEVELS.detour("T", 0, timer, 1_000_000)
 
 
 def test_what_waits_is_taken_once() -> None:
-    """The earliest are due first, and stay until a move takes them."""
+    """Waiting messages are due in order of time, and stay until a move takes them."""
     waiting = Waiting()
     for offset, at_ms in ((5, 300), (6, 100), (7, 200), (9, 400)):
         waiting.add(offset, at_ms)
@@ -303,7 +305,7 @@ def timed(leader: Leader) -> int:
 
 
 def test_a_message_whose_delivery_is_on_its_way_is_not_taken_back(tmp_path: Path) -> None:
-    """Two moves of one message would stop every replica."""
+    """A message whose delivery is on its way can't be recalled: two moves would stop replicas."""
     leader = Leader(tmp_path, auto=False)
     offset = timed(leader)
     leader.now_ms += 10_000
@@ -315,7 +317,7 @@ def test_a_message_whose_delivery_is_on_its_way_is_not_taken_back(tmp_path: Path
 
 
 def test_a_message_that_is_being_taken_back_is_not_delivered(tmp_path: Path) -> None:
-    """Although its time comes meanwhile; nor is it taken back twice."""
+    """A message that is being recalled is neither delivered nor recalled twice."""
     leader = Leader(tmp_path, auto=False)
     offset = timed(leader)
     assert leader.deliveries.recall(offset, lambda _: None)

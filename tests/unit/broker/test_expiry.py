@@ -150,8 +150,7 @@ def _records(answer: Command) -> list[Record]:
 
 
 async def test_stock_consumers_are_not_given_what_has_expired(tmp_path: Path) -> None:
-    """Sent alone or in a batch, pulled or popped, by a new leader or after a restart; tools see it
-    all the same."""
+    """Stock consumers get no expired messages, sent, read or restarted in any way; tools do."""
     now_ms = 1_790_000_000_000
 
     def clock_ms() -> int:

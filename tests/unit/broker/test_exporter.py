@@ -65,7 +65,7 @@ async def test_the_exporter_can_read_a_brokers_state(tmp_path: Path) -> None:
     ],
 )
 async def test_the_exporter_can_read_traffic(figure: str, key: str, tmp_path: Path) -> None:
-    """Each figure that it asks for, of traffic that there was."""
+    """The exporter reads each figure of traffic that it asks for."""
     async with served(tmp_path) as (_, peer):
         await make_topic(peer)
         await peer.request(send_request(b"x"), 30)

@@ -111,7 +111,7 @@ def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
     ],
 )
 def test_a_rate_is_a_whole_number_within_bounds(value: str, rate: int | None) -> None:
-    """Anything else in an entry of the log limits nothing."""
+    """A value beyond the bounds in an entry of the log limits nothing."""
     assert parse_rate(value) == rate
     assert send_rate({"send.rate.bytes": value}) == (Rate(None, rate) if rate else None)
     assert consume_rate({"consume.rate.messages": value}) == (Rate(rate, None) if rate else None)
@@ -179,7 +179,7 @@ async def test_a_batch_passes_whole_and_is_paid_off(peer: Peer, autojump_clock: 
 async def test_what_is_delayed_or_half_counts_for_its_topic(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Though it is stored elsewhere first."""
+    """Delayed and half messages count for their topic, though stored elsewhere first."""
     half = "TRAN_MSG\x01true\x02PGROUP\x01P\x02"
     await set_send_rate(peer, "+send.rate.messages=2")
     for properties in ("DELAY\x011\x02", half):
@@ -283,7 +283,7 @@ async def test_a_pull_that_can_not_wait_is_told_when_to_come_again(
 async def test_a_rate_in_bytes_gives_one_message_at_least(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """However large it is: it is paid off before the next."""
+    """A rate in bytes gives one message at least, which is paid off before the next."""
     await given_messages(peer, 3)
     await set_consume_rate(peer, {"+consume.rate.bytes": "100"})
     first = await pull(peer, 0)

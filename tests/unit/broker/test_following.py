@@ -34,7 +34,7 @@ def test_a_leadership_begins_with_nothing() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=80))
 def test_samples_say_what_a_whole_record_would(steps: list[tuple[int, int]]) -> None:
-    """Whatever the log and the slowest follower do: entries come, and are acknowledged."""
+    """Samples say what a whole record would, as entries come and are acknowledged."""
     following, record = Following(), list[tuple[float, int]]()
     end = held = 0
     for now_s, (more, acknowledged) in enumerate(steps):

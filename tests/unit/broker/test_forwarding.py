@@ -61,7 +61,7 @@ async def test_a_follower_passes_changes_of_topics_and_groups_on(tmp_path: Path)
 
 
 async def test_a_topic_can_be_deleted_whichever_member_is_asked_first(tmp_path: Path) -> None:
-    """Tools of 5.x tell all members, in any order: each of them answers that it is gone."""
+    """A deleted topic is gone at all members, which tools of 5.x tell in any order."""
     async with pair(tmp_path) as (leader, _, tool):
         await make_topic(tool)
         for _ in range(2):
@@ -73,7 +73,7 @@ async def test_a_topic_can_be_deleted_whichever_member_is_asked_first(tmp_path: 
 
 
 async def test_lists_are_made_at_once(tmp_path: Path) -> None:
-    """5.x: updateTopicList and updateSubGroupList; one bad name, and none is made."""
+    """5.x's updateTopicList and updateSubGroupList make all names, or none if one is bad."""
     async with served(tmp_path) as (broker, tool):
         code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
         topics = CreateTopicListBody([TopicConfig("A"), TopicConfig("B")])

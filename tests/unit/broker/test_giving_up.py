@@ -89,7 +89,7 @@ async def begin(peer: Peer) -> tuple[list[Record], int]:
 
 
 async def test_at_any_crash_a_message_is_a_dead_letter_or_in_flight(tmp_path: Path) -> None:
-    """Whichever entry is the last that a new leader has: never both, never neither."""
+    """A message is a dead letter or in flight, never both, after a crash at any entry."""
     async with served(tmp_path / "a") as (broker, peer):
         found, pop_time = await begin(peer)
         answer = await give_up(peer, found[1], pop_time)
@@ -110,7 +110,7 @@ async def test_at_any_crash_a_message_is_a_dead_letter_or_in_flight(tmp_path: Pa
 async def test_who_comes_after_the_next_delivery_buries_nothing(
     broker: MemoryBroker, peer: Peer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The message is another member's; an hour that never was is nobody's delivery."""
+    """A pop time that is not the last one buries nothing: another member has the message."""
     found, pop_time = await begin(peer)
     await trio.sleep(POP_HIDDEN_MS / 1000)
     _, second = await pop(peer)
@@ -132,7 +132,7 @@ async def test_a_stock_consumer_stores_and_acknowledges_by_itself(tmp_path: Path
 
 @pytest.mark.parametrize("before", ["pop", "ack", "hide"])
 async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> None:
-    """An entry that takes the message out of these hands is not applied yet: nothing is stored."""
+    """A message with another entry on its way stores no dead letter."""
     async with served(tmp_path) as (broker, peer):
         found, pop_time = await begin(peer)
         await give_up(peer, found[1], pop_time)  # makes the topic
@@ -196,7 +196,7 @@ async def test_the_second_of_two_at_once_is_asked_to_wait(broker: MemoryBroker, 
 
 
 async def test_an_entry_is_one_with_its_note(broker: MemoryBroker, peer: Peer) -> None:
-    """Mark, note, letter: three records of one entry of messages."""
+    """An entry has three records of one kind: mark, note, letter."""
     found, pop_time = await begin(peer)
     await give_up(peer, found[0], pop_time)
     last = [entry for entry in broker.ledger.entries(1) if entry.kind == Kind.MESSAGES][-1]

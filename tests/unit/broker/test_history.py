@@ -27,7 +27,7 @@ def documented() -> set[str]:
 
 
 async def test_a_broker_keeps_what_happened(tmp_path: Path) -> None:
-    """A row each time, with the figures of that time; a follower answers, too."""
+    """A broker keeps a row of figures each time, and a follower answers, too."""
     async with served(tmp_path) as (running, peer):
         recorder = Recorder(running.broker.sources, None)
         recorder.take()

@@ -217,7 +217,7 @@ def laid(sent: Sequence[Sent], jump: int = 0) -> memoryview:
 @given(sends, st.sampled_from([0, 0, indexing.FEW]))
 @settings(max_examples=300, deadline=None)
 def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few: int) -> None:
-    """Whatever their properties look like: alike and read at once, or unlike and one by one."""
+    """Sends in one entry are indexed as alone, with properties alike or unlike."""
     body = laid(sent)
     starts = walk(body)
     alone = [

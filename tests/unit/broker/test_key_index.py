@@ -103,7 +103,7 @@ def test_files_of_a_log_that_begins_later_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_who_still_saves_an_index_of_before_does_no_harm_to_the_new_one(tmp_path: Path) -> None:
-    """A state is taken over while a thread writes an older one: it sorts and removes old files."""
+    """A thread that saves an older index harms no newer one, which a taken state has begun."""
     index = filled(tmp_path, [f"k{number}" for number in range(PER_FILE * 3 + 5)], seal=False)
     index.flush()
     outdated, end = index.forget_files(index.files_before(PER_FILE * 100)), index.end

@@ -20,7 +20,7 @@ from mqbroker.testing.requests import TIMEOUT_S, produce_request
 async def test_an_answer_that_fails_ends_its_own_connection_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two clients send; the first one's answer can't be made."""
+    """An answer that can't be made ends its own connection alone."""
     made: list[object] = []
 
     def encode(header: object) -> dict[str, ExtValue]:

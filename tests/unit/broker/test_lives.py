@@ -246,7 +246,7 @@ async def test_a_transaction_ends_with_its_topic(here: Scene) -> None:
 async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
     here: Scene, again: bool
 ) -> None:
-    """The half message is dropped, and not given up; one of the new life is asked about."""
+    """A half message of a deleted topic is dropped without a check; a new life's is checked."""
     asked: list[Command] = []
     async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:
         data = HeartbeatData("p1", [ProducerData("P")], [])
@@ -298,7 +298,7 @@ async def pop(peer: Peer, count: int = 9) -> Command:
 
 
 async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) -> None:
-    """Though all happens within one millisecond of the broker's clock."""
+    """A handle of an earlier life acknowledges nothing, even within one millisecond."""
     async with served(tmp_path, clock_ms=lambda: 1_000_000, clock_s=lambda: 1.0) as (broker, peer):
         here = Scene(broker, peer)
         await make_topic(peer)
@@ -314,7 +314,7 @@ async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) 
 
 
 async def test_nothing_is_popped_behind_the_end_of_a_topic(here: Scene) -> None:
-    """A deletion is on its way: what comes behind it in the log would be of the next life."""
+    """A pop behind a deletion in the log would be of the next life, and gets nothing."""
     await here.send("old", 4)
     here.broker.ledger.auto = False
     async with trio.open_nursery() as nursery:
@@ -327,7 +327,7 @@ async def test_nothing_is_popped_behind_the_end_of_a_topic(here: Scene) -> None:
 
 
 async def test_outputs_are_not_stored_with_offsets_of_an_earlier_life(here: Scene) -> None:
-    """A transaction that read the old topic would pass over messages of the new one."""
+    """A transaction with offsets of an earlier life is refused: it would skip messages."""
     await here.send("old", 4)
     life = here.life
     registered = await ask(here.peer, RequestCode.REGISTER_PRODUCER, producerName="n", instance="i")

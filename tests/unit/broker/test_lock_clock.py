@@ -107,7 +107,7 @@ def test_no_lock_ends_early(
 
 
 def test_many_requests_do_not_hold_a_leader_up(tmp_path: Path) -> None:
-    """Each is applied 5 ms after it was made; a lock ends after a minute all the same."""
+    """A lock ends after a minute, though each request is applied 5 ms late."""
     group = Group(tmp_path)
     group.elect(0)
     group.ask_for_lock()

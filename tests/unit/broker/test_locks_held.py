@@ -117,7 +117,7 @@ async def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["unlocks", "leaves", "topic"])
 async def test_a_held_request_that_may_have_nothing_is_answered(way: str, tmp_path: Path) -> None:
-    """The client wants the queue no more, or has left; or the topic is gone."""
+    """A held request is answered if its client leaves or withdraws, or the topic is deleted."""
     async with two_members(tmp_path) as members:
 
         async def end() -> None:

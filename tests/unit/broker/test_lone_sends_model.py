@@ -133,7 +133,7 @@ def played(directory: Path, seed: int) -> World:
 def test_each_message_is_stored_once_and_all_its_tries_are_told_where(
     tmp_path: Path, nth: int
 ) -> None:
-    """Whatever its sends share an entry with."""
+    """A message is stored once and all its tries get its place, in shared entries, too."""
     world = played(tmp_path, random.randrange(2**32))
 
     sent = [

@@ -102,7 +102,7 @@ def test_stopping_and_replaying_gives_the_same_state(seed: int, tmp_path: Path) 
 
 
 def test_store_times_never_go_back(tmp_path: Path) -> None:
-    """The leader's clock may; searches by time rely on the queue's order."""
+    """Store times never go back, as searches rely on that, though the leader's clock may."""
     log = Log(tmp_path)
     for now_ms in (500, 400, 600, 100):
         log.now_ms = now_ms
@@ -193,14 +193,14 @@ def test_a_snapshot_beyond_the_logs_end_can_be_forgotten(tmp_path: Path) -> None
 
 
 def test_an_entry_out_of_order_stops_the_replica(tmp_path: Path) -> None:
-    """Better no replica than one with another state."""
+    """An entry out of order stops the replica, which would else have another state."""
     machine = Machine(tmp_path)
     with pytest.raises(CorruptLog, match="entry 2"):
         machine.apply(Entry(2, 1, Kind.NOOP, 0, memoryview(b"")))
 
 
 def test_messages_that_skip_queue_offsets_are_set_aside(tmp_path: Path) -> None:
-    """A (queue, offset) names one message for ever."""
+    """A gap in a queue's offsets is set aside: a (queue, offset) names one message for ever."""
     log = Log(tmp_path)
     log.send("A", 0, 1, "k1")
     log.assignments.take("A", 0, 1)

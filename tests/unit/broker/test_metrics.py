@@ -69,7 +69,7 @@ async def broker(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer, Bro
 
 
 async def test_messages_in_are_counted_by_topic_and_type(tmp_path: Path) -> None:
-    """Messages, bytes of their records, and a histogram of the mean sizes of what came together."""
+    """Messages in have a count, bytes of their records, and a histogram of mean sizes."""
     async with broker(tmp_path) as (_, peer, figures):
         for key in "ab":
             await peer.request(produce_request(key), 5)
@@ -140,7 +140,7 @@ async def test_the_lag_of_a_group_stays_when_its_members_go(tmp_path: Path) -> N
 
 
 async def test_only_the_leader_tells_traffic_and_lag(tmp_path: Path) -> None:
-    """Each replica tells its part in the group."""
+    """Traffic and lag are told by the leader alone, other figures by each replica."""
     async with broker(tmp_path) as (running, peer, figures):
         await peer.request(produce_request("a"), 5)
         assert Scrape(figures.pieces()).value("dledger_raft_role") == 1
@@ -213,8 +213,11 @@ async def test_a_page_stays_small_with_many_topics(
 
 
 async def test_a_replica_tells_whether_it_may_be_stopped(tmp_path: Path) -> None:
-    """A group of one would not go on; it is alive, and ready while it leads or hears its leader,
-    and not while it only remembers one."""
+    """A replica's readiness and safety to stop follow its leader and its group's majority.
+
+    A group of one would not go on; it is alive, and ready while it leads or hears its leader, and
+    not while it only remembers one.
+    """
     async with broker(tmp_path) as (running, _, _):
         health = BrokerHealth(running.broker.core)
         assert health.alive() is None

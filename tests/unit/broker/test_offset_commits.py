@@ -72,7 +72,7 @@ def test_one_way_commits_are_gathered_and_the_newest_counts(commits: Commits) ->
 
 
 def test_a_commit_that_changes_nothing_writes_nothing(commits: Commits) -> None:
-    """Idle consumers commit the same offsets every five seconds."""
+    """A commit of the same offset writes nothing: idle consumers commit every five seconds."""
     commits.gather(0, 1)
     commits.commits.flush()
     commits.ledger.commit()
@@ -95,7 +95,7 @@ def test_a_waiting_commit_takes_what_was_gathered_with_it(commits: Commits) -> N
 
 
 def test_while_one_entry_is_on_its_way_the_next_commits_gather(commits: Commits) -> None:
-    """However many clients commit, there is one entry at a time."""
+    """Commits that come while an entry is on its way share the next one."""
     for offset in range(1, 6):
         commits.commit(0, offset)
         commits.commits.flush()
@@ -144,7 +144,7 @@ def test_lost_leadership_answers_all_who_wait(commits: Commits) -> None:
 
 
 def test_waiting_commits_are_bounded(commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound a waiting one is refused, a one-way one dropped: it comes again."""
+    """Waiting commits beyond the bound are refused, and one-way ones dropped."""
     monkeypatch.setattr("mqbroker.limits.COMMITS_PER_ENTRY_MAX", 2)
     commits.commit(0, 1)
     commits.commit(1, 1)
@@ -161,7 +161,7 @@ def test_waiting_commits_are_bounded(commits: Commits, monkeypatch: pytest.Monke
 def test_the_number_of_offsets_is_bounded(
     commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made-up groups can't fill the memory; known ones go on committing."""
+    """Offsets of made-up groups are bounded, and known groups go on committing."""
     commits.gather(0, 1)
     commits.commits.flush()
     commits.ledger.commit()

@@ -105,7 +105,7 @@ async def begin(peer: Peer) -> int:
 
 
 async def test_outputs_and_offsets_come_together(broker: MemoryBroker, peer: Peer) -> None:
-    """Into topics of any number, with the place of each output in the answer."""
+    """Outputs go into any number of topics, with each place in the answer, and offsets."""
     epoch = await begin(peer)
     moves = [(TOPIC, 0, 0, 5, None)]
     answer = told(await peer.request(write_request(epoch, 1, OUTPUTS, moves), TIMEOUT_S))
@@ -182,7 +182,7 @@ async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) ->
 
 
 async def test_an_older_instance_is_fenced_and_told_so(broker: MemoryBroker, peer: Peer) -> None:
-    """The epoch of the newer one is above it."""
+    """An older instance, whose epoch is below the newer one's, is refused and told so."""
     older = await begin(peer)
     assert await register(peer) == older, "the answer to a registration was lost"
     newer = await register(peer, instance="b")

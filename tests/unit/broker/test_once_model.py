@@ -50,7 +50,7 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str, int]]) -> None:
-    """Epochs only grow, also over names that were forgotten; a repeat is told from all else."""
+    """A name's epochs only grow, also after it was forgotten, and repeats are told apart."""
     producers, now_ms = Producers(names_max=2), 0
     owner: dict[str, tuple[str, int]] = {}
     written: dict[str, list[tuple[int, int, int]]] = {name: [] for name in NAMES}

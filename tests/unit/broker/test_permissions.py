@@ -230,7 +230,7 @@ async def s(tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_each_act_is_judged_by_the_permissions_of_its_moment(
     s: Scene, state: Allowed
 ) -> None:
-    """Code 16 exactly where the table says so; what is not allowed has no effect at all."""
+    """An act has code 16 exactly where the table says so, and then no effect at all."""
     await s.allow(state)
     for name, (needs, act) in ACTS.items():
         ends = s.broker.ledger.status.last_index
@@ -246,7 +246,7 @@ async def test_each_act_is_judged_by_the_permissions_of_its_moment(
 
 
 async def test_what_was_acknowledged_is_delivered_to_a_topic_that_takes_no_more(s: Scene) -> None:
-    """A delayed message arrives in a read-only topic, and so does a transaction's."""
+    """An acknowledged delayed message, or a transaction's, arrives in a read-only topic."""
     await s.allow(Allowed(topic=4, wiped=True))
     assert await s.commit() == SUCCESS
     await until(lambda: s.broker.machine.queues.end(TOPIC, 1) == 1)
@@ -257,7 +257,7 @@ async def test_what_was_acknowledged_is_delivered_to_a_topic_that_takes_no_more(
 
 
 async def test_a_retry_of_what_is_stored_is_answered_with_its_place(s: Scene) -> None:
-    """A refusal would call it not stored."""
+    """A retry of a stored message gets its place, though sends are forbidden by now."""
     await s.allow(Allowed(topic=4))
     again = await s.peer.request(produce_request("k", runs=((0, 2),)), TIMEOUT_S)
     assert (again.code, again.ext["duplicate"]) == (SUCCESS, True)
@@ -282,7 +282,7 @@ WAITING: dict[str, Command] = {
     ids=repr,
 )
 async def test_what_waits_is_refused_at_once(s: Scene, what: str, state: Allowed) -> None:
-    """A pull, pop or notification that is held does not outlive its permission."""
+    """A held pull, pop or notification is refused once its permission goes."""
     await make_topic(s.peer, "Idle")
     request, answers = WAITING[what], list[tuple[int, float]]()
 
@@ -329,7 +329,7 @@ async def test_what_waits_goes_on_waiting_while_it_may(s: Scene) -> None:
 async def test_a_group_that_may_not_broadcast_is_not_given_all_messages(
     s: Scene, model: str
 ) -> None:
-    """consumeBroadcastEnable, for who pulls and for who waits."""
+    """consumeBroadcastEnable=false refuses pulls of a broadcasting member, held ones too."""
     data = ConsumerData(GROUP, message_model=model, subscription_data_set=[SubscriptionData(TOPIC)])
     await ask(s.peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
     codes: list[int] = []

@@ -127,7 +127,7 @@ async def with_messages(
 async def test_changes_that_wait_for_an_entry_share_the_next_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An entry has a bounded number of them, and each is answered."""
+    """Changes of messages share the next entry, up to a bound, and each is answered."""
     sizes = list[int]()
 
     def noted(change: Control) -> bytes:
@@ -184,7 +184,7 @@ async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(tmp_pat
 
 
 async def test_an_ack_counts_while_nobody_else_was_given_the_message(tmp_path: Path) -> None:
-    """The time may be over: it is still the message's last delivery."""
+    """An ack counts after its time, while it is still the message's last delivery."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
         first = await pop(peer)
         await trio.sleep(2 * INVISIBLE_MS / 1000)
@@ -268,7 +268,7 @@ async def test_a_pop_waits_for_a_message(tmp_path: Path) -> None:
 
 
 async def test_a_pop_waits_for_a_message_to_be_visible_again(tmp_path: Path) -> None:
-    """Within a quarter of a second."""
+    """A pop gets a message a quarter of a second after it is visible again."""
     async with with_messages(tmp_path, (0, 1)) as (_, peer):
         await pop(peer, -1, 32, 0, invisibleTime="3000")
         began_s = trio.current_time()
@@ -442,7 +442,7 @@ async def test_who_pulls_commits_nothing_while_others_have_popped_messages(tmp_p
 
 
 async def test_a_mode_says_whether_a_group_pops(tmp_path: Path) -> None:
-    """A retry topic is pulled; the topic must be there, and a group that is not is made."""
+    """A mode says whether a group pops; its topic must exist, and the group is made."""
     async with with_messages(tmp_path) as (broker, peer):
 
         async def put(topic: str, group: str, mode: str = "POP") -> int:

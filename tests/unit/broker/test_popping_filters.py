@@ -107,7 +107,7 @@ async def test_a_pop_finds_what_lies_behind_very_many_messages(
 async def test_a_notification_that_could_not_look_at_all_says_that_there_may_be_something(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pop then looks further; else a member would wait beside a message for it."""
+    """A notification that could not look says that there may be a message, so that a pop looks."""
     await fill(peer)
     asked = request(RequestCode.NOTIFICATION, ("c", "TAG"))
     assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "false"

@@ -155,7 +155,7 @@ class Scene:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_nothing_is_lost_or_given_to_two(seed: int, tmp_path: Path) -> None:
-    """However members, time and leaders play together; a restarted replica has the same state."""
+    """No message is lost or given to two, however members, time and leaders play together."""
     rng = random.Random(seed)
     async with served(tmp_path / "a") as (broker, peer):
         await make_topic(peer)

@@ -117,7 +117,7 @@ async def test_a_delayed_message_has_no_priority(peer: Peer, autojump_clock: Moc
 
 
 async def test_a_pop_takes_of_the_highest_first(peer: Peer, autojump_clock: MockClock) -> None:
-    """Whatever came before it, as long as there is some."""
+    """A pop takes messages of the highest level first, whichever came first."""
     await make(peer)
     for number in range(3):
         for priority in range(QUEUES):

@@ -65,7 +65,7 @@ async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]
 
 
 async def test_the_broker_tells_how_far_all_its_groups_are(tmp_path: Path) -> None:
-    """mqadmin brokerConsumeStats: two to go, one of them in flight; ordered topics on request."""
+    """GET_BROKER_CONSUME_STATS has each group's lag and in-flight count, for brokerConsumeStats."""
     async with half_read(tmp_path) as (_, peer):
         found = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
         stats = decode_body(ConsumeStatsList, found.payload)
@@ -147,7 +147,7 @@ async def test_a_paused_reader_is_told_apart_from_a_busy_one(tmp_path: Path) -> 
 
 
 async def test_rates_are_those_of_the_groups_topics(tmp_path: Path) -> None:
-    """Messages a second into them, and out to the group; what mqadmin shows was 0 for ever."""
+    """Rates are messages a second into a group's topics, and out to the group."""
     async with half_read(tmp_path) as (broker, peer):
         rates, now_s = broker.broker.core.rates, trio.current_time()
         rates.statistics.sample(now_s)
@@ -163,7 +163,7 @@ async def test_rates_are_those_of_the_groups_topics(tmp_path: Path) -> None:
 
 
 async def test_times_tell_how_long_messages_have_waited(tmp_path: Path) -> None:
-    """The third message, stored at 3 s, is next; it is 10 s now. An empty queue has no times."""
+    """Times are those of a queue's next message; an empty queue has none."""
     async with half_read(tmp_path) as (_, peer):
         code = RequestCode.QUERY_CONSUME_TIME_SPAN
         found = await ask(peer, code, topic=TOPIC, group=GROUP)
@@ -193,7 +193,7 @@ async def test_a_group_goes_on_from_where_another_is(tmp_path: Path) -> None:
 
 
 async def test_a_groups_topics_and_subscription_are_told(tmp_path: Path) -> None:
-    """Topics by its offsets, the subscription while a member is there."""
+    """A group's topics come from its offsets, its subscription from its members."""
     async with half_read(tmp_path) as (_, peer):
         topics = await ask(peer, RequestCode.QUERY_TOPICS_BY_CONSUMER, group=GROUP)
         assert decode_body(TopicList, topics.payload).topic_list == [TOPIC]
@@ -205,7 +205,7 @@ async def test_a_groups_topics_and_subscription_are_told(tmp_path: Path) -> None
 
 
 async def test_all_producers_are_told(tmp_path: Path) -> None:
-    """mqadmin producer: by group, with their addresses and last heartbeats."""
+    """Producers are told by group, with their addresses and last heartbeats."""
     async with half_read(tmp_path) as (_, peer):
         body = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
         await ask(peer, RequestCode.HEART_BEAT, body)
@@ -220,7 +220,7 @@ async def test_all_producers_are_told(tmp_path: Path) -> None:
 async def test_units_of_a_queue_are_shown(
     tmp_path: Path, index: int, count: int, offsets: int
 ) -> None:
-    """mqadmin queryCq: where the messages of a queue are in the log."""
+    """Units of a queue, for mqadmin queryCq, have its messages' places in the log."""
     async with half_read(tmp_path) as (broker, peer):
         code = RequestCode.QUERY_CONSUME_QUEUE
         found = await ask(peer, code, topic=TOPIC, queueId=1, index=index, count=count)

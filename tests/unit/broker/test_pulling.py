@@ -61,7 +61,7 @@ MOVED = ResponseCode.PULL_OFFSET_MOVED
 
 
 def test_the_result_table_of_the_reference(tmp_path: Path) -> None:
-    """Empty queue, end of the queue, beyond it, before it."""
+    """A pull has the reference's result in an empty queue, at its end, beyond and before it."""
     queue = queue_of(tmp_path, [(0, 100, 1)] * 5)
     assert pull(None, 0) == (NONE, 0, [])
     assert pull(None, 7) == (MOVED, 0, [])
@@ -92,7 +92,7 @@ def test_a_pull_is_bounded_by_bytes_but_never_empty(tmp_path: Path) -> None:
 def test_who_is_far_behind_costs_no_look_at_what_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
 ) -> None:
-    """However sizes differ, nothing is left out; if they hardly do, each answer is full."""
+    """A pull far behind looks at what fits alone, and leaves nothing out, for any sizes."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -86,7 +86,7 @@ async def test_a_message_that_was_taken_back_is_never_delivered(tmp_path: Path) 
 
 
 async def test_after_its_delivery_it_is_too_late(tmp_path: Path) -> None:
-    """The producer is told so."""
+    """A recall after the delivery is refused."""
     async with scene(tmp_path) as its:
         handle = await its.send()
         assert await its.delivered() == [b"k"]

@@ -113,7 +113,7 @@ async def test_every_name_server_hears_of_each_change_at_once(tmp_path: Path) ->
 async def test_heartbeats_carry_the_term_and_a_forgotten_broker_registers_again(
     tmp_path: Path,
 ) -> None:
-    """A name server that was restarted knows nobody."""
+    """A broker's heartbeats have its term, and one that was forgotten registers again."""
     async with registered(tmp_path) as (core, _, (server,)):
         core.role.leading(7)
         await until(lambda: server.count(RequestCode.BROKER_HEARTBEAT) >= 2)

@@ -80,7 +80,7 @@ def test_a_period_and_a_count_are_within_bounds(
 
 
 def test_it_ends_after_so_many_times_or_with_its_own_time() -> None:
-    """Counting down; the property that is counted is the message's own."""
+    """A repeated message counts down to its end, or ends with its own time."""
     waits = {
         names.REPEAT_EVERY_MS: "1000",
         names.REPEATS_LEFT: "3",
@@ -101,7 +101,7 @@ def test_it_ends_after_so_many_times_or_with_its_own_time() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.integers(1, 1 << 20), st.integers(0, 2000))))
 def test_repeats_keep_to_their_budget(work: list[tuple[str, int, int]]) -> None:
-    """A topic in debt comes again when its share has paid for it; one that owes nothing at once."""
+    """A topic's repeats pay from its share: one in debt comes later."""
     budget, now_ms, free_ms = Budget(), 0, dict[str, int]()
     for topic, size, pause_ms in work:
         now_ms += pause_ms
@@ -209,7 +209,7 @@ async def test_what_can_not_be_repeated_is_refused(
 
 
 async def test_each_time_is_delivered_once_whoever_leads(tmp_path: Path) -> None:
-    """The delivery and the next wait are one entry; what was missed is not made up for."""
+    """A repetition is delivered once, in one entry with its next wait; missed times are not."""
     now_ms = NOW_MS
     async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
         timer = f"TIMER_DELIVER_MS\x01{NOW_MS + 5000}\x02REPEAT_EVERY_MS\x0160000\x02"
@@ -322,7 +322,7 @@ def test_a_leader_that_lacks_the_zone_goes_on_by_utc() -> None:
 
 
 async def test_a_message_that_only_speaks_of_repeats_is_delivered_as_it_is(tmp_path: Path) -> None:
-    """The word in a property's value means nothing."""
+    """A property value that speaks of repeats means nothing."""
     now_ms = NOW_MS
     async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
         told = "y\x01REPEAT_CRON and REPEAT_EVERY_MS\x02TIMER_DELAY_MS\x015\x02UNIQ_KEY\x01A\x02"
@@ -335,6 +335,6 @@ async def test_a_message_that_only_speaks_of_repeats_is_delivered_as_it_is(tmp_p
 
 
 def test_a_refusal_says_what_was_asked_for() -> None:
-    """The properties by their names."""
+    """A refusal names the properties that were asked for."""
     with pytest.raises(Refused, match="REPEAT_EVERY_MS='5'"):
         check_repeat({names.REPEAT_EVERY_MS: "5"}, 1, timed=True)

@@ -74,7 +74,7 @@ async def test_a_reply_is_pushed_to_the_client_that_asked(tmp_path: Path) -> Non
 
 
 async def test_the_long_names_mean_the_same(tmp_path: Path) -> None:
-    """The Go client sends SEND_REPLY_MESSAGE."""
+    """SEND_REPLY_MESSAGE with long names, as of the Go client, is the same."""
     async with scene(tmp_path, Command.reply) as (_, replier):
         header = SendMessageHeader("P", REPLY_TOPIC, "TBW102", 4, 0, 0, 5, 0, REPLY)
         sent = await ask(

@@ -93,7 +93,7 @@ async def test_three_oneway_sends_of_one_object_store_three(tmp_path: Path) -> N
 
 
 async def test_a_consumed_message_comes_again_after_its_delay(tmp_path: Path) -> None:
-    """A retry of the application's own making: the message as it was consumed, with a level."""
+    """A consumed message with a level comes again after its delay, as an application's retry."""
     async with served(tmp_path, clock_ms=lambda: 1000) as (broker, peer):
         await peer.request(message(), 5)
         again = await peer.request(message("MAX_OFFSET\x011\x02DELAY\x013\x02"), 5)
@@ -102,7 +102,7 @@ async def test_a_consumed_message_comes_again_after_its_delay(tmp_path: Path) ->
 
 
 async def test_batches_delays_and_transactions_are_stored_again_too(tmp_path: Path) -> None:
-    """Whatever way the same objects are sent: twice is twice."""
+    """Batches, delayed and half messages that are sent twice are stored twice."""
     items = [BatchItem(b"one", KEY.encode()), BatchItem(b"two", b"UNIQ_KEY\x01l\x02")]
     async with served(tmp_path, clock_ms=lambda: 1000) as (broker, peer):
         for _ in range(2):
@@ -208,7 +208,7 @@ async def test_what_an_earlier_leader_stored_may_be_tried_again(
 
 
 async def test_a_retry_is_one_of_the_newest_copy(broker: MemoryBroker, peer: Peer) -> None:
-    """An object was sent twice before the leader changed: the client repeats its last send."""
+    """A retry is of the newest of two equal sends before the change of leaders."""
     _, last = await peer.request(message(), 5), await peer.request(message(e="2"), 5)
     lead_anew(broker)
     assert (await peer.request(message(), 5)).ext["msgId"] == last.ext["msgId"]
@@ -247,7 +247,7 @@ async def test_a_retry_comes_within_the_span_by_the_leaders_clock_too(tmp_path: 
 
 
 async def test_retries_of_batches_and_of_messages_that_wait_are_known(tmp_path: Path) -> None:
-    """A relative timer is due at another time for each try; the handle is the first copy's."""
+    """Retries of batches and delayed messages are known, and get the first copy's handle."""
     items = [BatchItem(b"one", KEY.encode()), BatchItem(b"two", b"UNIQ_KEY\x01l\x02")]
     now_ms = [1000]
     async with served(tmp_path, clock_ms=lambda: now_ms[0]) as (broker, peer):
@@ -278,7 +278,7 @@ async def test_our_own_client_may_repeat_a_send_for_as_long_as_the_window_lasts(
 async def test_our_batches_window_is_not_moved_by_a_stock_client_that_sends_one_again(
     peer: Peer,
 ) -> None:
-    """A consumer in Java sends one of our messages again; then our producer's retry comes."""
+    """A stock client that sends one of our batch's messages leaves our retry window as it is."""
     own = message("A\x01b\x02")
     own.encoding = HeaderEncoding.MSGPACK
     first = await peer.request(own, 5)
@@ -315,7 +315,7 @@ def test_a_try_is_known_over_reconnects_and_tracing_and_from_no_other_address() 
 
 
 def test_the_span_is_the_clients_clock_in_either_direction() -> None:
-    """A client's clock may be set back between two tries."""
+    """A retry is known within the span, though its client's clock was set back."""
     span_ms = int(limits.RETRY_SPAN_S * 1000)
     first = record(born_ms=span_ms)
     assert same_send([first], [record(born_ms=0)])
@@ -335,7 +335,7 @@ def test_who_waits_over_one_connection_does_not_ask_again_at_once() -> None:
 
 
 def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
-    """The oldest go first: copies that nobody heard of, and earlier leaders' that somebody did."""
+    """Remembered answers are bounded: copies that nobody heard of go first."""
     unheard = Unheard(copies_max=3)
     for number in range(10):
         asker = Asker(number, 0.0)
@@ -357,7 +357,7 @@ def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
 
 
 def test_one_key_has_few_copies_to_look_through() -> None:
-    """An application may have one object on its way ten thousand times."""
+    """A key has few copies to look through, though one object be sent ten thousand times."""
     unheard = Unheard()
     askers = [Asker(1, 0.0) for _ in range(10_000)]
     copies = [unheard.open(Send([b"k"], [record()], asker, 0)) for asker in askers]
@@ -370,7 +370,7 @@ def test_one_key_has_few_copies_to_look_through() -> None:
 async def test_a_copy_that_retention_has_dropped_is_no_first_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The send is stored, as if for the first time."""
+    """A copy that retention dropped is no first try: the send is stored."""
     async with served(tmp_path, auto=False) as (broker, peer):
         broker.ledger.commit()
         await lost_try(broker, message(), monkeypatch)

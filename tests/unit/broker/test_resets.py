@@ -163,7 +163,7 @@ async def test_before_its_heartbeat_a_member_that_reconnects_is_no_tool(tmp_path
 
 
 async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> None:
-    """The offset is in the log; members are told (220), and at their next pull once more (21)."""
+    """A reset holds while a member commits: members are told by 220, and at a pull by 21."""
     told: list[Command] = []
     async with served(tmp_path, told.append) as (_, consumer, tool):
         await consumer.request(pull_request(0, 6), 5)
@@ -207,7 +207,7 @@ async def test_a_reset_holds_although_a_consumer_had_to_connect_anew(tmp_path: P
 
 
 async def test_resets_by_time_by_offset_and_without_force(tmp_path: Path) -> None:
-    """-1 is the end; without force a group only goes back; a group may be offline."""
+    """A reset goes by time or offset, -1 is the end, and without force only back."""
     async with served(tmp_path) as (_, consumer, tool):
         await ask(consumer, RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="C")
         for changed, offset in (

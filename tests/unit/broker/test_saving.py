@@ -91,7 +91,7 @@ async def test_a_state_is_saved_only_when_the_log_behind_it_is_on_the_disk(tmp_p
 
 
 async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> None:
-    """The replica is not counted before. Otherwise three messages would be no reason to save."""
+    """A state that the replica waits for is saved at once, after three messages, too."""
     leader = filled(tmp_path)
     disk = Disk(leader.ledger)
     disk.durable.set()

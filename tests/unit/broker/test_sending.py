@@ -113,7 +113,7 @@ async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(tmp_pat
 async def test_other_messages_behind_a_known_first_key_are_never_called_stored(
     tmp_path: Path,
 ) -> None:
-    """Same first key, same number of messages, other bodies: refused, stored or on its way."""
+    """A send with a known first key and other bodies is refused, whether stored or on its way."""
     async with served(tmp_path, auto=False) as (broker, peer):
         broker.ledger.commit()
         codes: list[int] = []

@@ -85,7 +85,7 @@ def test_a_condition_is_true_false_or_unknown(text: str, outcome: bool | None) -
 
 
 def test_the_examples_of_the_documentation_hold() -> None:
-    """Tags are a property as well."""
+    """The documentation's examples hold, with tags as a property."""
     text = (
         "(TAGS is not null and TAGS in ('TagA', 'TagB')) and (a is not null and a between 0 and 3)"
     )

@@ -83,7 +83,7 @@ async def test_one_pull_reads_a_bounded_number_of_messages(tmp_path: Path) -> No
 
 
 async def test_the_heartbeats_expression_filters(tmp_path: Path) -> None:
-    """A newer one must be known first: this consumer does not filter by itself."""
+    """The heartbeat's expression filters, and a newer one must be known first."""
     async with served(tmp_path) as peer:
         for amount in (5, 20):
             await send(peer, amount)
@@ -115,7 +115,7 @@ async def test_a_held_pull_wakes_with_the_messages_that_come(tmp_path: Path) -> 
 
 
 async def test_an_expression_is_checked_when_a_consumer_starts(tmp_path: Path) -> None:
-    """CHECK_CLIENT_CONFIG: code 23 with the place of the mistake."""
+    """CHECK_CLIENT_CONFIG refuses an expression with code 23 and the mistake's place."""
     async with served(tmp_path) as peer:
         for expression, code in ((WANTED, Code.SUCCESS), ("a >", Code.SUBSCRIPTION_PARSE_FAILED)):
             subscription = SubscriptionData(TOPIC, expression, expression_type="SQL92")

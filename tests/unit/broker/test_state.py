@@ -47,7 +47,7 @@ def test_the_dedup_window_forgets_the_oldest_a_chunk_at_a_time() -> None:
 
 
 def test_the_first_copy_of_a_key_stays_the_first() -> None:
-    """Whatever comes later under the same key is not what was acknowledged first."""
+    """The first copy of a key stays, whatever comes later under it."""
     window = DedupWindow(entries_max=6, chunk_entries=3)
     for position in range(5):
         window.add(b"a", StoredCopy(position, 10))
@@ -57,7 +57,7 @@ def test_the_first_copy_of_a_key_stays_the_first() -> None:
 
 @pytest.mark.parametrize("chunk_entries", [1, 3])
 def test_the_newest_copy_of_a_key_is_known_beside_the_first(chunk_entries: int) -> None:
-    """Within a chunk and over chunks, through a snapshot, and until the log's head is dropped."""
+    """The newest copy of a key is known within and over chunks, and through a snapshot."""
     window, again = (DedupWindow(6, chunk_entries) for _ in range(2))
     assert window.last_position == -1
     for position in range(5):

@@ -28,7 +28,7 @@ from mqbroker.testing.requests import (
 
 
 async def test_topics_named_like_cluster_and_broker_are_made(tmp_path: Path) -> None:
-    """Clients try a cluster or one broker by them: readable, writable, to be inherited from."""
+    """Topics named like the cluster and the broker are made, to be read, written and inherited."""
     config = BrokerConfig(broker_cluster_name="Blue", broker_name="blue-a")
     async with served(tmp_path, config) as (_, peer):
         answer = await ask(peer, RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -56,7 +56,7 @@ async def test_a_broker_whose_name_no_topic_may_have_starts_all_the_same(tmp_pat
 async def test_properties_that_don_t_fit_are_the_messages_fault(
     peer: Peer, wait: str, delay: str
 ) -> None:
-    """Code 13, whatever else they say: with code 1 clients would try again and again."""
+    """Properties that don't fit are refused with code 13: with code 1 clients would retry."""
     await make_topic(peer)
     for length in (32_768, 40_000, 200_000):
         sent = await peer.request(send_request(i=f"{wait}{delay}k\x01{'v' * length}\x02"), 5)
@@ -100,7 +100,7 @@ async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Pat
 
 
 async def test_progress_in_a_named_topic_lists_all_its_queues(peer: Peer) -> None:
-    """Although the group has committed nothing there; a topic that is not there has none."""
+    """Progress in a named topic has all its queues, without any commit, too."""
     await make_topic(peer, queues=3)
     code = RequestCode.GET_CONSUME_STATS
     found = await ask(peer, code, consumerGroup="New", topic=TOPIC)

@@ -164,7 +164,7 @@ async def test_too_many_changes_are_one_whole_list(tmp_path: Path) -> None:
 
 
 async def test_a_name_server_that_takes_no_changes_gets_the_whole_list(tmp_path: Path) -> None:
-    """RocketMQ's does not say that it takes them."""
+    """A name server of RocketMQ's takes no changes, and gets the whole list."""
     async with leading(tmp_path, StockNameServer()) as (core, server):
         put(core, "C")
         await agrees(core, server)
@@ -172,7 +172,7 @@ async def test_a_name_server_that_takes_no_changes_gets_the_whole_list(tmp_path:
 
 
 async def test_through_any_history_the_name_server_holds_the_list(tmp_path: Path) -> None:
-    """Topics come, change and go, it restarts, members lead in turn: its list is the leader's."""
+    """A name server's list is the leader's, as topics change, it restarts and members lead."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -92,7 +92,7 @@ def test_a_request_is_counted_by_what_became_of_it() -> None:
 
 
 def test_codes_that_nobody_knows_share_one_series() -> None:
-    """However many a client makes up."""
+    """Unknown codes share one series, however many a client makes up."""
     latencies = Latencies(lambda: 0.0)
     for number in range(100_000, 101_000):
         latencies.answered(Command(number), ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
@@ -147,8 +147,7 @@ async def test_a_pull_that_was_held_is_told_apart(tmp_path: Path) -> None:
 
 
 async def test_making_topics_and_groups_is_timed(tmp_path: Path) -> None:
-    """Requests of tools, by whether they succeeded, and of topics, whether they are the
-    system's."""
+    """Requests that make topics and groups are timed, by success and by kind of topic."""
     async with broker(tmp_path, Clocks()) as (_, peer, figures):
         await peer.request(topic_request("no topic!"), 5)
         await peer.request(topic_request("broker-a"), 5)

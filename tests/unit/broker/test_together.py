@@ -197,7 +197,7 @@ def test_topics_may_be_several_and_tries_again_have_no_key(world: World) -> None
 
 @pytest.mark.parametrize("size_bytes", [1, 10_000])
 def test_as_many_as_are_enough_do_not_wait(world: World, size_bytes: int) -> None:
-    """Enough by their number, or by their bytes: an entry has a bound."""
+    """An entry is full by its sends' number or bytes, and later sends wait for the next."""
     record_bytes = size_bytes + 120
     enough = min(limits.SENDS_TOGETHER_MAX, limits.SENDS_TOGETHER_BYTES // record_bytes + 1)
     for number in range(limits.SENDS_TOGETHER_FROM + enough):
@@ -297,7 +297,7 @@ def test_a_fault_in_one_callers_answer_is_no_other_callers(world: World) -> None
 
 
 def test_a_replica_that_replays_has_the_same_state(world: World, tmp_path: Path) -> None:
-    """Queues and window, from entries of both kinds."""
+    """A replica that replays entries of both kinds has the same queues and window."""
     for number in range(40):
         world.send(f"k{number}", number % 4)
         if number % 7 == 0:

@@ -55,7 +55,7 @@ def _tiny_runs() -> object:
 @given(steps=STEPS)
 @settings(max_examples=300)
 def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever comes, is due, is taken back, and is restored from a snapshot."""
+    """Arrays hold what a dictionary would, as messages come, are due, recalled and restored."""
     waiting, model, offset = owned(), dict[int, int](), 0
     owners: dict[int, Owner] = {}
     for step, number, count in steps:
@@ -115,7 +115,7 @@ def test_messages_without_an_owner_are_nobody_s() -> None:
 
 
 def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """44 bytes each, at most, and 20 in a snapshot."""
+    """A million waiting messages take 44 bytes each at most, and 20 in a snapshot."""
     monkeypatch.undo()
     monkeypatch.setattr(limits, "RECENT_TIMES_MAX", 8192)
     monkeypatch.setattr(limits, "TIMES_LOOKED_AT", 1024)
@@ -137,7 +137,7 @@ def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_recalled_leaves_no_trace() -> None:
-    """However often a message for much later is sent and taken back."""
+    """A recalled message leaves no trace, however often it is sent."""
     waiting = Waiting()
     waiting.add(0, 10**9)
     for offset in range(1, 5000):

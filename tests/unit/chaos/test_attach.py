@@ -171,7 +171,6 @@ def test_a_good_run_is_read_back_whole() -> None:
 def test_each_lie_of_a_cluster_is_read_back(
     events: list[Event], finding: tuple[int, str, str | None]
 ) -> None:
-    """Planted one by one: lost, moved, invented, changed, refused, contested, skipped, late,
-    twice."""
+    """A planted lie is read back: lost, moved, changed, refused, contested, late, twice."""
     assert finding in found(events)
     assert not judge(events).holds

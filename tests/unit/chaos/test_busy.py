@@ -72,7 +72,7 @@ def test_neighbours_end_when_the_harness_is_killed() -> None:
 
 
 def test_bounds_grow_as_cores_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four more on two cores: each does a third of what it did."""
+    """Bounds grow as cores are shared: with four neighbours on two, threefold."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
     assert [slowdown(processes) for processes in (0, 2, 4)] == [1.0, 2.0, 3.0]

@@ -73,7 +73,7 @@ def test_every_fault_workload_and_property_has_its_place() -> None:
 
 
 def test_runs_are_added_up() -> None:
-    """A fault by its times; a property by the runs that had something to judge, and how much."""
+    """Faults are counted by their times, properties by runs that judged them, and how much."""
     times, by_fault, by_workload = tables(added(GOOD, GOOD, BAD))
 
     assert (times["kill"]["keyed"], times["kill"]["large"], times["kill"]["all"]) == ("4", "1", "5")
@@ -98,7 +98,7 @@ def test_a_violation_stands_out() -> None:
 
 
 def test_runs_that_failed_are_kept_up_to_a_bound() -> None:
-    """A million of them, each with much to say, need no more room than the first."""
+    """Failed runs are kept up to a bound, though a million have much to say."""
     covered = Coverage()
     for seed in range(RUNS_SHOWN_MAX + 50):
         covered.add(msgspec.structs.replace(BAD, seed=seed, summary="x" * 10_000))
@@ -121,7 +121,7 @@ def test_runs_that_failed_are_kept_up_to_a_bound() -> None:
     ],
 )
 def test_numbers_are_short(number: int, told: str) -> None:
-    """A digit behind the point, and never a thousand of a unit that has a next one."""
+    """Numbers have one digit behind the point, and are below a thousand of a unit."""
     assert compact(number) == told
 
 
@@ -193,7 +193,7 @@ def test_a_page_is_renewed_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_a_line_is_read_as_it_was_written() -> None:
-    """The writer's own lines, and a name that nobody knows."""
+    """A line is read as its writer wrote it, with an unknown name, too."""
     assert read_line(line_with(), "here") == GOOD
     with pytest.raises(BadInput, match="here has 'melted' in the field `faults`"):
         read_line(line_with(faults={"melted": 1}), "here")
@@ -207,7 +207,7 @@ def test_the_page_of_the_docs_is_that_of_the_kept_soak() -> None:
 
 
 def test_the_plans_of_what_was_found_can_be_replayed() -> None:
-    """Each is of the seed and workload by which the page calls it, and none is there unnamed."""
+    """A kept plan is of its name's seed and workload, and the page names each."""
     page = (ROOT / "docs" / "notes" / "chaos-coverage.md").read_text()
     finds = [" ".join(each.split()) for each in page.split("\n- ")]
     named = {

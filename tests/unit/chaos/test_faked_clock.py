@@ -49,7 +49,7 @@ def test_a_library_that_does_not_load_is_no_faked_clock(
 
 
 def test_a_cluster_without_either_can_have_no_clock_moved(tmp_path: Path) -> None:
-    """Orders or the library: one of them has to be there."""
+    """A cluster needs orders or the library for its clocks to be moved."""
     cluster = Cluster.create(tmp_path / "c", plan(range(12_000, 12_007)))
     why = FAULTS["clock-ahead"].why_not(cluster, cluster.layout.nodes[:1])
     assert why is not None

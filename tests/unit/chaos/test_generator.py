@@ -46,7 +46,7 @@ def test_two_seeds_make_two_plans() -> None:
 def test_every_fault_is_healed_and_the_group_level_in_the_end(
     scenario: Scenario, seed: int, count: int
 ) -> None:
-    """A heal has something to undo, replicas are awaited only with nothing hurt, none is left."""
+    """A plan heals each fault, and awaits replicas only with none left."""
     hurt, injected = 0, 0
     for step in scenario.plan(count, random.Random(seed).uniform):
         if step.phase is Phase.INJECT:

@@ -69,7 +69,7 @@ def test_only_the_queues_that_are_younger_than_the_group_are_asked_about() -> No
 
 
 def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one() -> None:
-    """A commit or an acknowledgement may be lost with a leader."""
+    """A message that came twice is a fault, unless a leader died with a commit or an ack."""
     events = [ack(0), deliver(0), deliver(0, client="d")]
     assert deploying(events) == ["1 messages were handled twice: T/a/0/0"]
     assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []

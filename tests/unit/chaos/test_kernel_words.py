@@ -61,7 +61,7 @@ def test_each_rule_has_its_words_and_a_counter(rule: Rule, words: list[str]) -> 
 
 
 def test_what_rules_have_met_is_summed_up_by_fault() -> None:
-    """Over all directions and all that happens to packets of each."""
+    """Packets that rules have met are summed up by fault, over all directions."""
 
     def rule(table: str, packets: int) -> dict[str, object]:
         counter = {"counter": {"packets": packets, "bytes": 1}}
@@ -154,7 +154,7 @@ def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_plans_have_what_their_network_can(seed: int) -> None:
-    """Packets in namespaces only, nothing that is lacking, and no new members on fixed links."""
+    """Random plans hurt packets in namespaces alone, and add no members on fixed links."""
     proxied = {step.fault for step in random_plan(seed, 200.0).steps}
     assert not proxied & OF_PACKETS
     planned = random_plan(seed, 200.0, made=Made(namespaces=True), lacking=["slow"])

@@ -76,7 +76,7 @@ def test_what_comes_after_a_rule_does_not_overtake() -> None:
 
 
 def test_a_narrow_line_takes_its_time() -> None:
-    """Ten bytes a second: the second ten come a second after the first."""
+    """A line of ten bytes a second delivers the second ten a second after the first."""
     narrow = Rule(bytes_per_s=10)
     it = lane()
     for _ in range(2):

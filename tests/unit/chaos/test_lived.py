@@ -212,7 +212,7 @@ async def test_what_a_broker_does_not_obey_is_named(
     unchecked: str,
     what: str,
 ) -> None:
-    """A permission that it does not look at, by the word for that."""
+    """A permission that a broker ignores is found, by the finding for that."""
     monkeypatch.setattr(module, unchecked, lambda *_: None)
     _, found = await lived(name, 1, tmp_path, clock)
     assert {finding[:2] for finding in found} == {(17, what)}

@@ -123,7 +123,7 @@ def test_slots_widen_with_the_run_and_lose_nothing() -> None:
 
 
 def test_a_latency_is_from_a_send_to_its_own_acknowledgement() -> None:
-    """Whatever comes between, and within five per cent."""
+    """A latency is from a send to its own acknowledgement, within five per cent."""
     found = timeline([send(0.0, "a"), send(0.1, "b"), ack(0.3, "b"), ack(1.0, "a"), ack(1.1, "?")])
 
     assert found.latencies.quantiles([0.5, 1.0]) == pytest.approx([0.2, 1.0], rel=0.05)

@@ -61,7 +61,7 @@ async def send_all(task: Produce) -> None:
 async def test_keys_that_leave_a_group_that_is_away_are_named(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, undone: bool
 ) -> None:
-    """A producer that begins meanwhile has them wait; once it knew the others' queues alone."""
+    """Keys that leave a group that is away are found, as when producers knew only the others."""
     if undone:
         monkeypatch.setattr(routing, "_every_queue", queues_that_are_there)
     async with local_cluster(groups=2, replicas=1) as cluster, trio.open_nursery() as nursery:

@@ -54,7 +54,7 @@ def written(path: Path, events: list[Event], part_bytes: int = 0) -> None:
 
 
 def test_a_row_of_files_has_its_events_in_their_order(tmp_path: Path) -> None:
-    """However many there are; lines and Parquet of one row may stand beside each other."""
+    """Files in a row keep their events' order, lines and Parquet side by side."""
     written(tmp_path / "client.jsonl", EVENTS, part_bytes=100)
     files = sorted(tmp_path.iterdir())
     assert files[0].name == "client.000001.jsonl"

@@ -64,7 +64,7 @@ def test_a_random_plan_has_faults_that_its_links_allow(seed: int) -> None:
 
 
 def test_a_fault_at_a_place_is_one_of_that_place_only() -> None:
-    """The table of faults keeps none."""
+    """A fault at a place is in no other table of faults."""
     assert fault_of("failpoint-kill", "log.staged") != FAULTS["failpoint-kill"]
     assert fault_of("kill") is FAULTS["kill"]
     assert AT_PLACES < ORDERED <= FAULTS.keys()
@@ -123,7 +123,7 @@ def test_a_strange_name_server_has_a_secret_of_its_own(tmp_path: Path) -> None:
 
 
 def test_plans_of_before_have_no_places() -> None:
-    """A step that says nothing of one is read, and written as it was."""
+    """A step of an older plan has no place, and is written as it was."""
     raw = (
         b'{"when":{"type":"after","seconds":1.0},"phase":"inject","target":"leader","fault":"kill"}'
     )

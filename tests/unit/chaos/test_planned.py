@@ -163,7 +163,7 @@ def test_certificates_are_not_renewed_where_there_are_none(tmp_path: Path) -> No
 
 
 def test_moments_that_never_come_are_refused(tmp_path: Path) -> None:
-    """A share of a number of messages that nobody gave."""
+    """A step at a share of the messages is refused if their number is not given."""
     planned = planned_of(MAIN_JOB, 1, 2)
     write_plan(tmp_path, planned)
 

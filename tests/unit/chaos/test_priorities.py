@@ -41,7 +41,7 @@ def test_members_stand_still_at_the_same_moments() -> None:
 async def test_a_producer_notes_the_priority_and_the_queue(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """The one that it asked for, and that of the topic, which has fewer."""
+    """A producer notes the wanted priority, and the queue that it came to."""
     lines, path = tmp_path / "lines", tmp_path / "p0.jsonl"
     lines.write_text("one\ntwo\n")
     async with local_cluster(replicas=1) as cluster:

@@ -51,7 +51,7 @@ def test_a_process_that_ignores_sigterm_is_killed_at_the_deadline() -> None:
 
 
 def test_free_ports_are_different_and_can_be_listened_on() -> None:
-    """Below the ephemeral range, so that no outgoing connection takes them meanwhile."""
+    """Free ports are distinct, can be listened on, and are below the ephemeral range."""
     ports = free_ports(8)
 
     assert len(set(ports)) == 8

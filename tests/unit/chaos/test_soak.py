@@ -45,7 +45,7 @@ def test_seeds_go_on_and_workloads_take_turns() -> None:
 
 
 def test_what_is_wrong_has_a_sign() -> None:
-    """Properties by number, exceptions, and whatever else a report finds."""
+    """A finding has a sign: a property's number, an exception, or another line of the report."""
     lost = Property(1, "nothing is lost", False, 5)
     change = msgspec.structs.replace
 
@@ -69,7 +69,7 @@ def test_a_line_says_what_was_done() -> None:
 
 
 def test_the_page_has_the_verdict_first_and_all_sums() -> None:
-    """Text from a run is text on the page."""
+    """The page has the verdict first, then all sums, and shows a run's text as text."""
     good = line_of(random_plan(3, 30.0), judged(GOOD), 1800.0)
     bad = RunLine(4, "large", 1800.0, 5, 5, {"kill": 2}, None, {"1": 5}, ["property 1"], "<lost>")
 

@@ -20,7 +20,7 @@ def chosen(target: Target, pick: float, leader: NodeLayout | None = None) -> lis
 
 @given(picks, st.sampled_from(NODES))
 def test_a_majority_is_the_leader_and_just_enough_others(pick: float, leader: NodeLayout) -> None:
-    """Three of five, no node twice, nobody of another group."""
+    """A majority is three of five with the leader, none twice, and none of another group."""
     names = chosen(Target.MAJORITY, pick, leader)
 
     assert names[0] == leader.name
@@ -30,7 +30,7 @@ def test_a_majority_is_the_leader_and_just_enough_others(pick: float, leader: No
 
 @given(picks, st.sampled_from(NODES))
 def test_a_minority_leaves_a_majority_without_it(pick: float, leader: NodeLayout) -> None:
-    """The leader and one more of five."""
+    """A minority is the leader and one more of five."""
     names = chosen(Target.MINORITY, pick, leader)
 
     assert names[0] == leader.name
@@ -39,7 +39,7 @@ def test_a_minority_leaves_a_majority_without_it(pick: float, leader: NodeLayout
 
 @given(picks, st.sampled_from(NODES))
 def test_a_follower_never_leads(pick: float, leader: NodeLayout) -> None:
-    """Whatever is drawn, 1.0 too."""
+    """A follower never leads, for draws up to 1.0."""
     (name,) = chosen(Target.FOLLOWER, pick, leader)
 
     assert name != leader.name

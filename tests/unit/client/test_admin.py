@@ -93,7 +93,7 @@ async def test_without_name_servers_every_call_says_which_were_asked() -> None:
 
 
 def test_addresses_are_checked_before_anything_is_sent() -> None:
-    """A name server is host:port."""
+    """An address is host:port, and is checked before anything is sent."""
     with pytest.raises(BadInput, match="host:port"):
         Admin("localhost")
 
@@ -119,7 +119,7 @@ async def test_a_change_needs_one_cluster_and_says_which_there_are() -> None:
 
 
 async def test_a_group_without_a_leader_is_named_at_the_deadline() -> None:
-    """The error tells who was asked."""
+    """A group without a leader is an error at the deadline that tells whom it asked."""
     async with two_clusters() as admin:
         for broker in ("broker-a", DEAD):
             with pytest.raises(NoLeader, match=rf"'broker-a' showed no leader .* asked {DEAD}"):

@@ -34,7 +34,7 @@ def test_running_info_that_is_none_is_refused(body: bytes) -> None:
 
 
 def test_a_time_is_given_as_in_rocketmq_or_as_iso_8601() -> None:
-    """Local time unless it has a zone."""
+    """A time is given as in RocketMQ or ISO 8601, and is local unless it has a zone."""
     local_ms = round(datetime(2026, 7, 1, 12, 30).astimezone().timestamp() * 1000)
     for text in (
         "2026-07-01#12:30:00:000",

@@ -60,7 +60,7 @@ def test_truth_is_told_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_group_without_a_leader_gets_a_note() -> None:
-    """Each group once, however many members it has."""
+    """A group without a leader gets one note, however many members it has."""
     members = [("b", "follower"), ("a", "leader"), ("b", "candidate"), ("a", "follower")]
     assert leaderless(members) == ["no leader: b takes no writes at the moment"]
 
@@ -73,7 +73,7 @@ def test_no_message_is_later_than_now(text: str) -> None:
 
 
 def test_no_value_is_ever_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    """However long it is, however narrow the terminal; markup and emoji codes stay as they are."""
+    """Values are never cut, however long they are, and markup codes stay as text."""
     long = "[red]:smile:" + "x" * 5000
     lines = printed(capsys, Table(("BODY", "ID"), [(long, 1), ("short", 2)]))
     assert lines[1] == f"{long}   1"
@@ -113,7 +113,7 @@ def test_no_command_sends_control_characters_to_a_terminal(text: str) -> None:
 
 
 def test_never_is_a_dash() -> None:
-    """Timestamps have milliseconds and a time zone."""
+    """A missing time is a dash; others have milliseconds and a zone."""
     assert moment(0) == "-"
     assert moment(1_700_000_000_123).partition(".")[2].startswith("123")
 
@@ -123,7 +123,7 @@ def test_never_is_a_dash() -> None:
     [("earliest", 10), ("0", 10), ("15", 15), ("99", 99), ("-3", 17), ("-50", 10)],
 )
 def test_an_offset_is_a_place_in_each_queue(text: str, offset: int) -> None:
-    """Counted from the end if negative, and never before what the queue still holds."""
+    """An offset is counted from the end if negative, and never before the queue's beginning."""
     queue = QueueStatus("broker-a", 0, min_offset=10, max_offset=20, last_update_ms=0)
     assert first_offset(queue, parse_offset(text)) == offset
 
@@ -165,7 +165,7 @@ def test_a_table_fits_the_terminal_and_cuts_nothing(
 def test_a_time_is_read_as_it_is_printed(
     monkeypatch: pytest.MonkeyPatch, text: str, told: str
 ) -> None:
-    """Local, with the zone; a local time that clocks leave out, or show twice, is refused."""
+    """A time is read as printed, local with the zone; an ambiguous one is refused."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:

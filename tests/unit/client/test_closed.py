@@ -165,7 +165,7 @@ async def test_whoever_waits_for_a_send_is_told_when_its_producer_fails() -> Non
 
 
 async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome() -> None:
-    """A broker may have it."""
+    """A message on the wire when its producer fails has an unknown outcome."""
     producer = Producer(NOBODY)
     await producer.__aenter__()
     producer._outbox._topics._publish_to("T", ROUTE)

@@ -34,7 +34,7 @@ def deflated(name: str, body: bytes) -> tuple[bytes, int]:
 
 @each
 def test_what_a_producer_compresses_is_read(name: str) -> None:
-    """Under the bits that RocketMQ has for it."""
+    """Bodies of each algorithm are read under RocketMQ's bits."""
     body, sys_flag = deflated(name, BODY)
 
     assert sys_flag == COMPRESSED | BITS[name]
@@ -72,7 +72,7 @@ def test_what_would_not_become_smaller_is_sent_as_it_is(name: str) -> None:
 
 @each
 def test_a_bomb_ends_at_a_messages_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little it takes to say it, and whether or not it says how much it is."""
+    """A bomb is cut at the bound of a message, with a declared size or without."""
     bomb, sys_flag = deflated(name, bytes(BOMB_BYTES))
     with pytest.raises(RecordError, match="inflates to more than"):
         inflate(bomb, sys_flag, "it")

@@ -35,7 +35,7 @@ def test_what_only_grows_is_shown_by_how_fast() -> None:
 
 
 def test_only_so_much_of_the_hour_is_shown() -> None:
-    """Counted back from the newest row."""
+    """A curve covers a part of the hour, counted back from the newest row."""
     (curve,) = curves(history(*range(100)), 60)
     assert (curve.least, curve.most) == ("93", "99")
     assert curves(history(), 60) == []
@@ -66,7 +66,7 @@ def test_a_curve_is_never_wider(values: list[float]) -> None:
     ],
 )
 def test_numbers_are_short(value: float, told: str) -> None:
-    """Three digits, and how large."""
+    """Numbers have three digits and a unit."""
     assert short(value) == told
 
 

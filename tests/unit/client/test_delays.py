@@ -37,7 +37,7 @@ from mqclient.producing.waiting.delays import delay_properties
 def test_each_field_is_a_property_of_rocketmqs(
     message: Message, properties: dict[str, str]
 ) -> None:
-    """Rounded up to the millisecond: never early."""
+    """A delay's field is RocketMQ's property, rounded up to the millisecond."""
     assert delay_properties(message) == properties
 
 

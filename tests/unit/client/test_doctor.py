@@ -220,7 +220,7 @@ UNREACHED = info(0, unreached=(("n2", "connection refused"),))
     ],
 )
 def test_a_check_knows_more_than_one_way_to_be_wrong(wrong: Facts, told: str) -> None:
-    """Each in its own words."""
+    """A check with several ways to be wrong has words for each."""
     found = [f"{each.where}: {each.what}" for each in findings(wrong)]
     assert [each for each in found if each.startswith(told)], found
 
@@ -242,7 +242,7 @@ def test_a_check_knows_more_than_one_way_to_be_wrong(wrong: Facts, told: str) ->
     ],
 )
 def test_a_check_says_nothing_of_what_may_be_well(harmless: Facts) -> None:
-    """Within what the question costs, a moment's difference, or a figure that can't be read."""
+    """A check is silent within the cost of asking, a moment's difference, or without a figure."""
     assert findings(harmless) == ()
 
 
@@ -258,7 +258,7 @@ def test_what_could_not_be_asked_is_told() -> None:
 
 
 def test_configs_are_passed_on_without_secrets() -> None:
-    """Whatever a server calls them; the names of files are kept."""
+    """Configs are passed on without secrets, whatever they are called; file names stay."""
     config = {"secretKey": "s", "tls.key.password": "p", "secretFile": "/s", "brokerName": "b"}
     hidden = "******"
     assert without_secrets(config | {"dLegerSecret": ""}) == {

@@ -101,6 +101,6 @@ def test_compressed_bodies_of_stock_producers_are_inflated() -> None:
 
 
 def test_a_result_has_rocketmqs_offset_message_id() -> None:
-    """The id that mqadmin's queryMsgById takes: address, port and position in hex."""
+    """A result has the id that mqadmin's queryMsgById takes: address, port, position in hex."""
     result = SendResult("id", "T", "b", 0, 0, 0xF97, leader="127.0.0.1:10911")
     assert result.offset_message_id == "7F00000100002A9F0000000000000F97"

@@ -225,7 +225,7 @@ async def test_an_older_instance_is_fenced_for_good() -> None:
 
 
 async def test_a_named_producer_sends_as_others_do() -> None:
-    """Alone, soon, and in batches, over a leader's death; what can't have a number is refused."""
+    """A named producer sends alone, soon and in batches, over a leader's death."""
     async with local_cluster() as cluster:
         async with cluster.producer("P", name="billing") as producer:
             first = await producer.send(Message("Out", b"0"), queue_id=0)
@@ -266,7 +266,7 @@ async def test_one_producer_may_have_many_consumers() -> None:
 
 
 async def test_what_can_t_be_one_entry_is_refused_with_the_reason() -> None:
-    """Inputs or outputs in several broker groups; and the messages come again."""
+    """Inputs or outputs of several broker groups are refused, and the messages come again."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         async with cluster.admin() as admin:
             await admin.topics.update("In", read_queues=1, write_queues=1)
@@ -419,7 +419,7 @@ async def test_what_was_not_answered_is_stored_or_comes_again() -> None:
 
 
 async def test_members_come_and_go_while_a_leader_dies() -> None:
-    """Each input has its output once all the same."""
+    """An input has one output while members come and go and a leader dies."""
     async with local_cluster() as cluster:
         async with cluster.admin() as admin:
             for topic in ("In", "Out"):

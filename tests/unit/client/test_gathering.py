@@ -88,7 +88,7 @@ async def test_each_message_is_where_its_sender_was_told(autojump_clock: MockClo
 
 
 async def test_what_comes_later_in_a_queue_lies_later(autojump_clock: MockClock) -> None:
-    """Gathered or not: the order of handing over is the order of offsets."""
+    """Messages have offsets in the order of handing over, gathered or not."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         pending = []
         for number in range(400):
@@ -154,7 +154,7 @@ async def test_without_a_leader_each_fails_by_its_own_key_when_its_time_is_over(
 
 
 async def test_many_topics_share_few_batches(autojump_clock: MockClock) -> None:
-    """Messages over many topics in turn: a batch that waits is filled, however long it waits."""
+    """Messages over many topics in turn fill the batches that wait."""
     topics = [f"T{number}" for number in range(30)]
     async with (
         local_cluster() as cluster,

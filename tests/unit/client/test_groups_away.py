@@ -75,7 +75,7 @@ def test_a_question_about_another_group_leaves_nothing_out(
 def test_what_only_a_group_that_is_away_may_have_is_not_called_unknown(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    """The error names the group."""
+    """A topic that only an absent group may have is an error with the group's name."""
     status, out, err = run(capsys, halved, line)
     assert (status, out) == (1, "")
     assert f"{AWAY} may have it, and is away" in err
@@ -158,7 +158,7 @@ def test_a_group_without_a_leader_keeps_no_change_from_the_others(
 def test_what_only_a_group_without_a_leader_may_have_is_not_called_unknown(
     headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    """The error is that of the group, and nothing was done."""
+    """A change that only a group without a leader could make is its error, and not done."""
     status, out, err = run(capsys, headless, f"{line} --timeout 1")
     assert (status, out) == (1, "")
     assert (AWAY in err, "done on" in err, "there is no" in err) == (True, False, False)

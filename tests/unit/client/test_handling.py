@@ -135,7 +135,7 @@ async def test_by_default_each_queue_is_handled_in_order() -> None:
 
 
 async def test_without_order_a_queue_is_handled_by_many() -> None:
-    """Ten at a time, and no more than ten."""
+    """Without order ten messages of a queue are handled at a time, and no more."""
     bench = Bench("a" * 25)
     await bench.run(1.5, 10, "none")
     assert bench.widest == 10
@@ -171,7 +171,7 @@ async def test_a_key_is_handled_in_order_and_beside_the_others() -> None:
 
 
 async def test_messages_under_way_are_bounded_by_their_bytes_too() -> None:
-    """Two fit; one that is larger than the bound goes by itself."""
+    """Messages under way are bounded by bytes: two fit, and a larger one goes alone."""
     size = message(QUEUES[0], 0, "a").size_bytes
     bench = Bench("a" * 4)
     await bench.run(2.5, 4, "none", max_bytes=2 * size)
@@ -182,7 +182,7 @@ async def test_messages_under_way_are_bounded_by_their_bytes_too() -> None:
 
 
 async def test_what_takes_too_long_is_cancelled_and_given_to_the_policy() -> None:
-    """The others go on meanwhile; its queue goes on afterwards."""
+    """A handler that takes too long is cancelled for the policy, while others go on."""
     bench = Bench("aaa")
 
     async def handler(message: ReceivedMessage) -> None:
@@ -363,9 +363,10 @@ async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_what_must_wait_for_its_body_comes_next_and_in_order(seed: int) -> None:
-    """Bodies that can't be had for a while, callers who wait no longer, queues that are paused or
-    given up on the way: of each queue everything is given out once, in order, and nothing of a
-    queue that is another's."""
+    """Messages whose bodies come late are given out once and in order, and none of a lost queue.
+
+    Bodies can't be had for a while, callers wait no longer, queues are paused or given up.
+    """
     rng = random.Random(seed)
     bench = Bench(*["a" * rng.randint(1, 6) for _ in QUEUES])
     away: set[tuple[int, int]] = set()
@@ -436,7 +437,7 @@ async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) 
 async def test_who_finishes_nothing_is_told_when_it_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neighbours are one run; it takes many gaps to get there."""
+    """A consumer that finishes nothing is told when there are too many gaps."""
     monkeypatch.setattr(limits, "UNFINISHED_RUNS_PER_QUEUE_MAX", 2)
     bench = Bench("aaaaaa")
     progress = bench.readings[QUEUES[0]].progress
@@ -454,8 +455,11 @@ async def test_who_finishes_nothing_is_told_when_it_is_too_much(
 async def test_whatever_handlers_do_each_message_is_settled_once_and_nothing_is_committed_before(
     seed: int,
 ) -> None:
-    """Handlers of any speed that fail, are cancelled in the middle and run again: lanes keep their
-    order, and the position is never above a message that is not settled."""
+    """Handlers of any speed settle each message once, and commit no earlier.
+
+    They fail, are cancelled and run again: lanes keep their order, and the position is never above
+    an unsettled message.
+    """
     rng = random.Random(seed)
     print(f"seed {seed}")
     order: Order = rng.choice(["queue", "key", "none"])

@@ -24,7 +24,7 @@ GOOD = "id 9 0000ffff %PARTS%T broker-a 3 7-9,12"
     st.integers(0, 2**32 - 1),
 )
 def test_a_manifest_is_read_as_it_was_written(offsets: set[int], size: int, crc: int) -> None:
-    """Whatever offsets its parts have got; and it fits into a property."""
+    """A manifest is read as it was written, for any offsets, and fits into a property."""
     runs = runs_of(sorted(offsets))
     assert [each for a, b in runs for each in range(a, b + 1)] == sorted(offsets)
     manifest = Manifest("id", size, crc, QUEUE, runs)
@@ -56,7 +56,7 @@ def test_a_manifest_is_read_as_it_was_written(offsets: set[int], size: int, crc:
     ],
 )
 def test_what_names_no_parts_is_refused(part: int, value: str) -> None:
-    """Numbers beyond their bounds, other topics, offsets that go back."""
+    """A manifest with numbers beyond bounds, other topics, or offsets that go back is refused."""
     fields = GOOD.split(" ")
     assert Manifest.decode(GOOD).runs == [(7, 9), (12, 12)]
     fields[part] = value
@@ -77,7 +77,7 @@ def test_no_text_does_harm(text: str) -> None:
 
 
 def test_a_body_is_cut_without_a_gap() -> None:
-    """Each part bears the set's id, and fits into a record."""
+    """A body is cut without a gap into parts that bear the set's id and fit into records."""
     body = bytes(range(256)) * 10_000
     parts = list(parts_of(Message("T", body), "id"))
     assert b"".join(part.body for part in parts) == body

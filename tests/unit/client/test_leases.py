@@ -41,7 +41,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_two_consumers_never_both_begin_with_a_queue(steps: list[tuple[str, str, float]]) -> None:
-    """Whatever they ask for, answered at once or late, and however long they stand still."""
+    """Two consumers never hold a queue at once, with late answers and standstills."""
     broker, now_s = Broker(), 0.0
     leases = {"a": Leases(), "b": Leases()}
     for who, step, seconds in steps:

@@ -173,7 +173,7 @@ async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
 
 
 async def test_through_any_stay_nothing_stays_locked() -> None:
-    """Queues come and go, requests are slow, answers get lost: after leaving all are free."""
+    """A member that leaves has all queues unlocked, after any course of requests and losses."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     for case in range(200):

@@ -61,7 +61,7 @@ def told(
 def test_records_are_those_of_messages_sent_one_by_one(
     host: str, compression: str | None, properties: dict[str, str] | None
 ) -> None:
-    """Byte for byte, but for the time."""
+    """Records are those of messages sent one by one, byte for byte but for the time."""
     compressor = check_compression(compression, 10)
     encoder = Encoder(UniqueKeys(host), host, compressor)
     like = Message("T", b"", tags="t", properties=properties, flag=7)
@@ -194,7 +194,7 @@ async def test_none_is_nothing(autojump_clock: MockClock) -> None:
 async def test_what_no_record_holds_is_refused_before_any_is_sent(
     bodies: Sequence[bytes], what: str, autojump_clock: MockClock
 ) -> None:
-    """The error names the first one."""
+    """A body that no record holds is refused before any is sent, and the first one named."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         with pytest.raises(BadInput, match=what):
             await producer.send_many("T", bodies)

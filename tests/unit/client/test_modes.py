@@ -144,7 +144,7 @@ OFFSETS = st.dictionaries(
 def test_a_file_holds_what_was_stored_last(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[dict[MessageQueue, Place]]
 ) -> None:
-    """Over openings, whatever queues there are."""
+    """A file holds what was stored last, over openings and for any queues."""
     path = tmp_path_factory.mktemp("offsets") / "o.json"
     known: dict[MessageQueue, Place] = {}
     for offsets in steps:

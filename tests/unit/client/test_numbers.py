@@ -119,7 +119,7 @@ async def world(autojump_clock: MockClock) -> AsyncIterator[World]:
 
 
 async def test_no_call_takes_a_number_that_is_none(world: World) -> None:
-    """Text from a config file, a list, NaN."""
+    """Text from a config file, a list, or NaN is refused by each call with the name."""
     taken = []
     for call, value in product(calls(), NO_NUMBERS):
         try:

@@ -18,7 +18,7 @@ def filled() -> Outputs:
 
 
 def test_records_of_a_queue_lie_together() -> None:
-    """A part for each topic, a run for each of its queues, each in the order of the sends."""
+    """Records of a queue lie together: a part for each topic, a run for each queue."""
     outputs = filled()
 
     assert outputs.parts() == [("A", 8, [(1, 2), (0, 1)]), ("B", 7, [(0, 2)])]
@@ -37,7 +37,7 @@ def test_each_output_is_told_its_place() -> None:
 
 
 def test_places_that_brokers_do_not_know_any_more_are_none() -> None:
-    """The answer to a repeat whose first copy retention has taken."""
+    """Places that brokers no longer know, as after retention, are None."""
     results = filled().results(WriteOnceResponseHeader(-1, [], 0, duplicate=True), "b", "h:1")
 
     assert {(result.queue_offset, result.position) for result in results} == {(-1, -1)}

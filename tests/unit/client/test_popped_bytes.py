@@ -15,7 +15,7 @@ from mqlocal import local_cluster
 async def test_handlers_have_no_more_bytes_in_hand_than_fit(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Messages of a few bytes that inflate to megabytes, or name large bodies, in many handlers."""
+    """Handlers have a bounded number of bytes in flight, of inflated and large bodies, too."""
     monkeypatch.setattr(limits, "POP_HAND_BYTES_MAX", 5 * MIB)
     monkeypatch.setattr(limits, "INFLATED_BODY_BYTES_MAX", 2 * MIB)
     at_once, most, handled = 0, 0, list[int]()

@@ -96,8 +96,11 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[object, ...]]) -> None:
-    """Whatever is fetched (with gaps, as a list or a table), taken, finished in any order, given
-    back, or sought: what was fetched and handed out before that moves nothing."""
+    """Progress is what sets of offsets say, whatever is fetched, finished, returned or sought.
+
+    Offsets have gaps, and come as a list or a table; messages that were handed out before a seek
+    move nothing.
+    """
     progress, model = QueueProgress(QUEUE), Model()
     progress.start(0)
     for step in steps:

@@ -47,7 +47,7 @@ def test_turns_pass_over_a_group_without_a_leader() -> None:
 def test_whatever_leaves_a_group_finds_the_other_as_often_as_it_looks(
     gone: int, there: int
 ) -> None:
-    """However few queues that one has, and wherever the turns are."""
+    """A message of a dead group finds the other one, however few queues that has."""
     counts = {"a": gone, "b": there}
     queues = tuple(MessageQueue("T", name, each) for name in "ab" for each in range(counts[name]))
     for turn in range(len(queues)):

@@ -49,7 +49,7 @@ def answer(there: list[int], first: int, behind: int, asked: int, end: int, coun
 
 
 def test_messages_and_gaps_together_are_the_whole_range() -> None:
-    """Whatever the queue has, wherever it begins and ends, and however pulls are cut."""
+    """Messages and gaps together are the whole range, for any queue and any cut of pulls."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -33,7 +33,7 @@ from mqclient.connection.retry import Next, backoff_s, judge, retry_after_s
 def test_each_outcome_has_its_next_step(
     answer: Command | RemotingError | Busy, expected: tuple[Next, bool, str | None]
 ) -> None:
-    """RocketMQ's codes and our connection errors, one by one."""
+    """An outcome, RocketMQ's code or our connection error, has its next step."""
     verdict = judge(answer, attempt=1, now_s=0.0, deadline_s=1.0)
     assert expected == (verdict.next, verdict.definite, verdict.address)
 
@@ -78,7 +78,7 @@ def test_a_busy_server_is_asked_again_when_it_says(code: int) -> None:
 
 @pytest.mark.parametrize("told", ["", "-5", "soon", "1e9", "9" * 5000, "\u0665", "0"])
 def test_a_time_that_is_none_is_not_believed(told: str) -> None:
-    """The usual pause is made instead."""
+    """A retry time that makes no sense is replaced by the usual pause."""
     answer = Command(2, {"retryAfterMillis": told})
     assert retry_after_s(answer) == 0.0
     assert judge(answer, attempt=1, now_s=0.0, deadline_s=1.0).delay_s == backoff_s(1)

@@ -24,7 +24,7 @@ def route(*names: str, leader: bool = True, perm: int = 6) -> TopicRouteData:
 
 
 def test_queues_are_listed_as_stock_clients_list_them() -> None:
-    """Sorted by broker name; write counts for publishing, read counts for reading."""
+    """Queues are sorted by broker name, with write counts for publishing, others for reading."""
     table = RouteTable()
     assert table.update("T", route("b", "a"))
     found = table.route("T")
@@ -82,7 +82,7 @@ def test_a_redirect_is_followed_only_from_the_supposed_leader() -> None:
 
 
 def test_nobody_leads_that_no_route_has_named() -> None:
-    """However high its term: a member's word, or its own, makes no address a member."""
+    """A leader must be in a route: a member's word, of any term, makes no address a member."""
     table = RouteTable()
     table.update("T", route("a"))
     assert not table.learn_leader("a", "foreign:1", term=7)
@@ -224,7 +224,7 @@ def test_an_order_config_says_what_is_written_to() -> None:
 
 @pytest.mark.parametrize("config", ["a", "a:", ":4", "a:-1", "a:x", "a:1;b", "a:9999999", "a:٣"])
 def test_an_order_config_that_says_nothing_is_refused(config: str) -> None:
-    """Rather than to send a key anywhere."""
+    """A wrong order config is refused, rather than that keys go anywhere."""
     data = route("a")
     data.order_topic_conf = config
     with pytest.raises(BadInput, match="order config"):

@@ -52,7 +52,7 @@ def test_a_tool_sees_subscriptions_offsets_and_what_waits() -> None:
 
 
 def test_a_queue_with_nothing_waiting_says_so() -> None:
-    """Zeros, as RocketMQ has them."""
+    """A queue without waiting messages has zeros, as RocketMQ's."""
     progress = QueueProgress(QUEUE)
     progress.start(5)
     info = running_info(name_servers=(), started_ms=0, subscriptions=(), queues={QUEUE: progress})

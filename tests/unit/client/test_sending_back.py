@@ -36,13 +36,13 @@ NOT_WHOLE = (1.5, "3", None, True)
 
 @pytest.mark.parametrize("level", [-2, limits.DELAY_LEVEL_MAX + 1, *NOT_WHOLE])
 def test_a_level_that_no_broker_has_is_refused(level: object) -> None:
-    """Below -1, beyond the last one, or no whole number."""
+    """A level below -1, beyond the last, or no whole number is refused."""
     with pytest.raises(BadInput, match="delay_level="):
         Nack(level)  # type: ignore[arg-type]
 
 
 def test_each_level_that_a_broker_may_have_is_taken() -> None:
-    """-1 for the dead letters, 0 for the broker's choice, and the levels."""
+    """Levels are -1 for the dead letters, 0 for the broker's choice, and its own."""
     levels = range(-1, limits.DELAY_LEVEL_MAX + 1)
 
     assert [Nack(level).delay.level for level in levels] == [*levels]

@@ -41,7 +41,7 @@ print(*encoded())
 
 
 def test_many_messages_are_handled_one_by_one_until_numpy_is_there() -> None:
-    """Encoding and reading begin its import in a thread, and do without it meanwhile."""
+    """Messages are handled one by one until numpy's import in a thread has ended."""
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120
     ).stdout.splitlines()
@@ -55,7 +55,7 @@ def test_many_messages_are_handled_one_by_one_until_numpy_is_there() -> None:
 async def test_calls_for_many_messages_wait_for_it(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """`send_many` and `poll_many`, which can; few messages need no numpy."""
+    """`send_many` and `poll_many` wait for numpy, and few messages do without."""
     ways: list[str] = []
     brought: list[str] = []
     async with local_cluster(replicas=1) as cluster:

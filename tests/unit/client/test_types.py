@@ -89,7 +89,7 @@ def expect_refusals(call: Callable[[str, Any], object], values: Iterable[tuple[s
 
 
 def test_the_signatures_say_what_is_wrong() -> None:
-    """Were they not understood, nothing would be tried: some that users have given."""
+    """Wrong values are made from signatures, some of them as users have given them."""
     wrong = [(name, repr(value)) for name, value in wrong_values(mqclient.Consumer.__init__)]
     for each in (("subscriptions", "['list']"), ("ordered", "'text'"), ("ordered", "5")):
         assert each in wrong
@@ -186,7 +186,7 @@ async def test_no_call_takes_what_it_does_not_name(world: World) -> None:
 
 @pytest.mark.parametrize("face", [blocking.Producer, blocking.Consumer, blocking.PopConsumer])
 def test_no_blocking_call_takes_what_it_does_not_name(face: type) -> None:
-    """The calls that are more than the asynchronous ones."""
+    """Blocking calls that asynchronous clients lack refuse wrong types by name."""
     made = face(NOBODY, "G") if face is blocking.Producer else face(NOBODY, "G", {"T": "*"})
     good: dict[str, object] = {"handler": print, "queue": mqclient.MessageQueue("T", "b", 0)}
     good |= {"offset": 0, "producer": blocking.Producer(NOBODY), "message": Message("T", b"")}
@@ -230,7 +230,7 @@ def test_a_value_of_a_type_is_of_it(hint: Any, data: st.DataObject) -> None:
 
 
 def test_no_message_is_sent_with() -> None:
-    """The fields of a message, as every way of sending looks at them."""
+    """A message's fields refuse wrong types, in every way of sending."""
     encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
 
     def encode(name: str, value: object) -> None:

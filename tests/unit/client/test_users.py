@@ -69,7 +69,7 @@ async def test_users_send_and_read_what_they_may(autojump_clock: MockClock) -> N
 async def test_a_long_body_is_signed_by_a_hash_that_both_ends_have(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, server_knows: bool
 ) -> None:
-    """BLAKE3, once by each of them; none by a server of an earlier version, which offers none."""
+    """A long body is signed by BLAKE3 if both ends have it, hashed once by each."""
     hashed = list[int]()
     real = signatures.blake3()
 
@@ -230,7 +230,7 @@ async def test_clocks_at_the_edge_of_what_signatures_take(
 
 
 def test_the_smallest_policies() -> None:
-    """A need with a choice adds nothing where another need has chosen."""
+    """A need with a choice adds nothing where another need has chosen an action."""
 
     def need(name: str, *actions: str, user: str = "u") -> ObservedNeed:
         return ObservedNeed(user, "Topic", name, list(actions), 2)
@@ -250,7 +250,7 @@ def test_the_smallest_policies() -> None:
 
 
 def test_credentials_that_can_not_be() -> None:
-    """Found where they are given; what is shown of them has no secret."""
+    """Wrong credentials are refused where they are given, and shown without a secret."""
     with pytest.raises(BadInput, match="without a secret"):
         Producer(user="u")
     with pytest.raises(BadInput, match="taken by the cluster"):
@@ -262,7 +262,7 @@ def test_credentials_that_can_not_be() -> None:
 def test_commands_and_blocking_faces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole life of a user, by commands that never have a password among their arguments."""
+    """Commands go through the whole life of a user, with no password among their arguments."""
     with local_cluster_in_thread(replicas=1, settings=SETTINGS) as cluster:
         secret_file, password_file = tmp_path / "cluster.secret", tmp_path / "password"
         for file, text in ((secret_file, WORD), (password_file, PASSWORD)):

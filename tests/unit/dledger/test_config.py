@@ -30,7 +30,7 @@ def load(folder: Path, text: str) -> Sample:
 
 
 def test_keys_are_camel_case_and_have_defaults(tmp_path: Path) -> None:
-    """The names that RocketMQ's users know."""
+    """Keys are RocketMQ's camel case, and have defaults."""
     text = (
         'storePathRootDir = "/data"\nlistenPort = 1\nautoCreateTopicEnable = false\nheartbeatS = 2'
     )
@@ -55,7 +55,7 @@ def test_keys_are_camel_case_and_have_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, reason: str) -> None:
-    """A key that is silently ignored costs messages."""
+    """A wrong key is named with its file: ignored it would cost messages."""
     with pytest.raises(ConfigError, match=rf"broker\.toml: {reason}"):
         load(tmp_path, text)
 

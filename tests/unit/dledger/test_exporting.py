@@ -238,7 +238,7 @@ async def test_a_log_that_was_replaced_meanwhile_is_not_copied(
 
 
 async def test_a_log_with_nothing_in_it_has_no_copy(tmp_path: Path) -> None:
-    """A node that was never in a group with a leader."""
+    """A log without an entry, of a node never in a group, has no copy."""
     ports = free_ports(2)
     peers = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(ports)}
     config = LedgerConfig("g", "n0", peers, tmp_path / "store", segment_bytes=SEGMENT_BYTES)

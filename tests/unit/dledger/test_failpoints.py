@@ -80,7 +80,7 @@ def test_a_held_thread_goes_on_when_its_time_is_over(folder: Path) -> None:
 
 
 def test_a_held_thread_goes_on_when_orders_change(folder: Path) -> None:
-    """The signal comes while it is held."""
+    """A held thread goes on when a signal brings other orders."""
     order(folder, Order(1, "log.staged", "hold", seconds=600))
     arm(folder)
     order(folder)
@@ -163,7 +163,7 @@ def test_wrong_orders_are_refused_as_a_whole(folder: Path, wrong: Order) -> None
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"orders": 1}', b"[" * 100_000])
 def test_orders_that_are_none_are_refused(folder: Path, raw: bytes) -> None:
-    """A half-written file arms nothing."""
+    """A file of half-written orders arms nothing."""
     (folder / ORDERS).write_bytes(raw)
 
     arm(folder)

@@ -171,7 +171,7 @@ async def until_durable(ledgers: list[Ledger], index: int) -> None:
 async def test_what_is_synced_now_and_then_is_synced_soon_after_on_every_node(
     tmp_path: Path,
 ) -> None:
-    """Though nothing else comes: a node that has nothing to sync sleeps, one entry wakes it."""
+    """Entries that are synced now and then are soon durable on every node, which then sleeps."""
     with trio.fail_after(30):
         async with group(tmp_path) as ledgers:
             for _ in range(3):
@@ -192,7 +192,7 @@ class Turns(trio.abc.Instrument):
 
 
 async def test_a_group_that_has_nothing_to_do_sleeps_between_signs_of_life(tmp_path: Path) -> None:
-    """Five signs of life a second, heard and answered, and what looks whether they come."""
+    """An idle group wakes up for five heartbeats a second, and for their deadlines."""
     with trio.fail_after(30):
         async with group(tmp_path):
             await trio.sleep(1.2)

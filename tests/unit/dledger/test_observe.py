@@ -69,7 +69,7 @@ def test_an_event_without_values_is_its_message(caplog: pytest.LogCaptureFixture
 
 
 def test_labels_stand_in_each_line_of_their_block(caplog: pytest.LogCaptureFixture) -> None:
-    """Inner ones beside outer ones; a value of the line itself counts more."""
+    """Labels are in each line of their block; inner ones, and the line's own, count more."""
     with labelled(server="a", group=1), labelled(group=2):
         get_logger("x").info("in", term=1)
         get_logger("x").info("in", server="b")
@@ -82,7 +82,7 @@ def test_labels_stand_in_each_line_of_their_block(caplog: pytest.LogCaptureFixtu
 
 
 def test_an_exception_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """The one that is handled, or one that is named."""
+    """A logged exception, handled or named, has its traceback."""
     try:
         raise LookupError("gone")
     except LookupError as error:

@@ -95,7 +95,7 @@ def test_no_policy_makes_somebody_another_user() -> None:
 
 
 def test_the_signature_of_stock_clients() -> None:
-    """The values by the order of their fields' names, then the body; in Base64."""
+    """A stock client's signature is over values by their fields' names, then the body."""
     command = Command(10, {"topic": "T", "b": "2", "AccessKey": "x"}, b"body")
     Key("secret").sign_as_stock(command, "ann")
     content = b"ann" + b"2" + b"T" + b"body"

@@ -97,7 +97,7 @@ def test_the_acceptor_signs_nothing_for_who_has_not_proven() -> None:
 
 
 def test_reflection_a_side_does_not_take_its_own_proof() -> None:
-    """A stranger that was dialled sends the dialler's proof back."""
+    """A dialler's own proof, which a dialled stranger sends back, is refused."""
 
     def reflect() -> None:
         member = dialler()
@@ -124,7 +124,7 @@ def test_relay_under_a_members_own_name_is_noticed_by_who_dials() -> None:
 
 
 def test_swapped_ids_make_another_transcript() -> None:
-    """n1's proof for n0 does not open n1 for n0."""
+    """A proof of n1 for n0 does not open n1 for n0."""
 
     def swap() -> None:
         proof = dialler("n1").prove(Hello("n0", nonce(2)), "n0")
@@ -155,12 +155,12 @@ def test_replay_an_overheard_proof_opens_nothing() -> None:
     ids=["group", "version", "segment-bytes", "door"],
 )
 def test_a_proof_is_for_one_door_of_one_group(other: Door) -> None:
-    """Although both sides know the same secret."""
+    """A proof is for one port of one group, although both sides know the same secret."""
     check_stopped(lambda: meet(dialler(door=other), acceptor()), "sign no group")
 
 
 def test_no_two_transcripts_have_the_same_bytes() -> None:
-    """Group g with segments of 16 bytes is not group g1 with segments of 6."""
+    """Transcripts of group g, 16 bytes, and of g1, 6 bytes, differ."""
     other = Door("peer port", (4, "g1", 6))
     check_stopped(lambda: meet(dialler(door=other), acceptor()), "write fields without lengths")
     assert encode_fields("1") != encode_fields(1) != encode_fields(b"1")
@@ -223,7 +223,7 @@ def test_a_frame_that_is_repeated_left_out_or_moved_does_not_check(order: tuple[
 
 
 def test_a_frame_that_was_changed_does_not_check() -> None:
-    """A bit of its bytes, or of its tag, or a tag that is cut."""
+    """A frame with a changed bit, or a changed or cut tag, does not check."""
     ((tag, frame),) = tagged(b"k", b"frame")
     check_stopped(partial(take, b"k", [(tag, b"frbme")]), "check no tags")
     check_stopped(partial(take, b"k", [(bytes([tag[0] ^ 1]) + tag[1:], frame)]), "check no tags")

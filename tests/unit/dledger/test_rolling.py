@@ -71,7 +71,7 @@ def test_proofs_of_any_length_let_nobody_in(said: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_written_into_files_all_accept_what_each_signs_with(seed: int) -> None:
-    """Random files at random servers: what is taken over locks nobody out."""
+    """Random files at random servers never lock one out: each signs what all accept."""
     rng = random.Random(seed)
     servers = [(OLD,)] * 4
     taken = 0
@@ -126,7 +126,7 @@ def test_a_step_that_would_lock_a_server_out_waits(
 
 
 def test_passwords_stay_readable() -> None:
-    """Under either valid secret; wrapped anew before the old one may go."""
+    """Passwords are readable under either secret, and wrapped anew before the old one goes."""
     user = User("shop", Wrapping(OLD).wrap("shop", "a password"))
     secrets = Secrets(NEW, OLD)
     keys = Keys(secrets)

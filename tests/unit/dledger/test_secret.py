@@ -124,7 +124,7 @@ def test_a_name_server_that_others_can_reach_does_not_start_without_one() -> Non
 def test_a_broker_that_others_can_reach_does_not_start_without_one(
     tmp_path: Path, listens: str
 ) -> None:
-    """Exit status 2, and one line that says how to make one."""
+    """A broker beyond loopback without a secret ends with status 2 and one line."""
     config = tmp_path / "broker.toml"
     config.write_text(
         f'storePathRootDir = "{tmp_path}/store"\n{listens}\nbrokerIP1 = "127.0.0.1"\n'

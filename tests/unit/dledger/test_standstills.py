@@ -55,7 +55,7 @@ def test_what_somebody_else_has_stopped_stays_stopped() -> None:
 
 
 def test_a_process_and_all_that_it_started_stand_still_together() -> None:
-    """The children of its children, too."""
+    """A process is stopped with its children, and with theirs."""
     with subprocess.Popen(["sh", "-c", "sleep 60 & wait"], start_new_session=True) as shell:
         try:
             ends_s = time.monotonic() + 30

@@ -73,7 +73,7 @@ async def cancelled(loop: Callable[[], Awaitable[None]]) -> None:
 
 
 async def test_what_is_written_during_a_sync_is_the_next_ones(tmp_path: Path) -> None:
-    """A sync begins with the first entry; nine that follow share the second."""
+    """Entries that are written during a sync share the next one."""
     node = Node(tmp_path, after_s=0.0)
     async with trio.open_nursery() as nursery:
         node.start(nursery)

@@ -30,7 +30,7 @@ async def everything(cluster: LocalCluster) -> dict[int, list[bytes]]:
 
 
 async def test_a_batch_is_in_all_of_its_queues_or_in_none(autojump_clock: MockClock) -> None:
-    """Whatever becomes of the leader meanwhile; once; and each queue keeps its order."""
+    """A batch is in all of its queues or in none, once and in order, over leaders' deaths."""
     outcomes: dict[int, str] = {}
     async with local_cluster() as cluster:
         await make_topic(cluster)
@@ -101,7 +101,7 @@ async def test_a_batch_for_two_broker_groups_is_refused(autojump_clock: MockCloc
 
 
 async def test_a_batch_needs_a_queue_for_each_message(autojump_clock: MockClock) -> None:
-    """Said before anything is sent."""
+    """A batch with too few queues for its messages is refused before anything is sent."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         await make_topic(cluster)
         two = [Message("T", b"x"), Message("T", b"y")]

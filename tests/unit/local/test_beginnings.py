@@ -110,7 +110,7 @@ async def make(cluster: LocalCluster, queues: int, broker: str | None = None) ->
 async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
     autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
 ) -> None:
-    """Whatever is sent to them before the group's first look; of the others, what is new."""
+    """New queues of a topic are read from their first message, old ones from what is new."""
     async with local_cluster(replicas=1) as cluster:
         await make(cluster, 2)
         await send(cluster, "before", 0, 1)
@@ -201,7 +201,7 @@ async def test_a_new_group_begins_where_it_says(autojump_clock: MockClock) -> No
 
 
 async def test_a_group_without_members_keeps_its_lag(autojump_clock: MockClock) -> None:
-    """Though it had nothing to commit while it had some."""
+    """A group without members keeps its lag, though it never committed."""
     async with local_cluster(replicas=1) as cluster:
         await make(cluster, 2)
         for group, start in (("C", "last"), ("D", "first")):

@@ -139,7 +139,7 @@ async def test_a_batch_that_is_sent_again_is_counted(mq_cluster: LocalCluster) -
 async def test_what_a_consumer_receives_and_handles_is_counted(
     kind: str, mq_cluster: LocalCluster
 ) -> None:
-    """Failures by their error, and what comes again as that."""
+    """Received and handled messages are counted, with failures by error, and repeats."""
     metrics, given = Metrics(), {"retry_delays_s": [1.0]}
     seen: list[bytes] = []
 
@@ -217,7 +217,7 @@ async def test_batches_and_hooks_are_within_a_handlers_time(mq_cluster: LocalClu
 
 
 def test_blocking_clients_count_alike() -> None:
-    """A handler in the caller's thread, or in others; and figures are read in any thread."""
+    """Blocking clients count alike, in any thread."""
     with local_cluster_in_thread(replicas=1) as cluster:
         metrics = Metrics()
         with cluster.producer("P", metrics=metrics) as producer:

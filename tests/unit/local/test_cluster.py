@@ -104,7 +104,7 @@ async def test_a_name_server_comes_back(autojump_clock: MockClock) -> None:
 
 
 async def test_tasks_may_have_one_each(autojump_clock: MockClock) -> None:
-    """Several tests' worth of clusters in one event loop."""
+    """Tasks of one event loop may have a cluster each."""
 
     async def alone(name: bytes) -> None:
         async with local_cluster(replicas=1) as cluster:
@@ -121,7 +121,7 @@ async def test_tasks_may_have_one_each(autojump_clock: MockClock) -> None:
 
 
 async def test_several_groups_take_messages(autojump_clock: MockClock) -> None:
-    """A producer's messages go to all of them."""
+    """Messages of a producer go to all broker groups."""
     async with local_cluster(replicas=1, groups=3) as cluster, cluster.producer("P") as producer:
         sent = [await producer.send(Message("T", b"x")) for _ in range(24)]
 
@@ -208,7 +208,7 @@ async def test_what_can_not_be_is_said(
 
 
 async def test_names_are_checked(autojump_clock: MockClock) -> None:
-    """A server that is not there, one that runs, a group that is not there."""
+    """An unknown server or group, or one that runs already, is an error."""
     async with local_cluster(replicas=1) as cluster:
         with pytest.raises(ConfigError, match="no server 'n7': namesrv-0, broker-a-n0"):
             await cluster.kill("n7")
@@ -219,7 +219,7 @@ async def test_names_are_checked(autojump_clock: MockClock) -> None:
 
 
 async def test_settings_are_the_brokers(autojump_clock: MockClock) -> None:
-    """A key of their config file changes what they do."""
+    """Settings are keys of the brokers' config file."""
     settings = {"autoCreateTopicEnable": False, "defaultTopicQueueNums": 2}
     async with local_cluster(replicas=1, settings=settings) as cluster, cluster.admin() as admin:
         await admin.topics.update("Made", read_queues=2, write_queues=2)
@@ -229,7 +229,7 @@ async def test_settings_are_the_brokers(autojump_clock: MockClock) -> None:
 
 
 def test_asyncio_is_told_where_to_go() -> None:
-    """The cluster itself runs under trio."""
+    """asyncio is refused with the call to use, as the cluster runs under trio."""
 
     async def main() -> None:
         async with local_cluster():

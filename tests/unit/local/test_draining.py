@@ -294,7 +294,7 @@ WAYS: list[tuple[str, Callable[..., Awaitable[None]]]] = [
 async def test_a_drain_at_any_moment_ends_what_waits(
     mode: str, way: Callable[..., Awaitable[None]], messages: int, tmp_path: Path
 ) -> None:
-    """Each number of switches between tasks after a consumer's start, or after its last message."""
+    """A drain ends waiting calls at any switch of tasks after a start or a message."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         await producer.send_many("T", [b"x"] * (messages or 1))
         for switches in range(DRAINED_AFTER_MAX):

@@ -28,8 +28,10 @@ async def fill(cluster: LocalCluster, count: int) -> None:
 
 @pytest.mark.parametrize("name", [None, "payments"])
 async def test_a_producer_waits_as_long_as_it_is_told(name: str | None) -> None:
-    """Within its deadline, over a change of leaders too, since a rate is an entry of the log. A
-    producer with a name has no other rate."""
+    """A producer waits as long as it is told, within its deadline, over a change of leaders.
+
+    A producer with a name has no other rate.
+    """
     async with local_cluster() as cluster:
         await set_rates(cluster, send="+send.rate.messages=10")
         began_s = trio.current_time()
@@ -50,7 +52,7 @@ async def test_a_producer_waits_as_long_as_it_is_told(name: str | None) -> None:
 
 
 async def test_a_send_whose_turn_is_behind_its_deadline_fails_at_once() -> None:
-    """Definitely, with the reason: there is nothing to wait for."""
+    """A send whose turn comes after its deadline fails at once, definitely."""
     async with local_cluster(replicas=1) as cluster:
         await set_rates(cluster, send="+send.rate.messages=1")
         async with cluster.producer("P", timeout_s=3) as producer:

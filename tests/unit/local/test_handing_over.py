@@ -57,7 +57,7 @@ async def produce(producer: Producer, sent: dict[bytes, float]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_rolling_deploys_handle_each_message_once_and_soon(mode: str) -> None:
-    """A new member comes, then an old one goes, again and again: nobody waits for long."""
+    """Rolling deploys handle each message once and soon, as members come and go."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     draw = random.Random(seed)

@@ -373,7 +373,7 @@ def test_a_blocking_poll_hands_out_what_can_not_be_decoded() -> None:
 
 
 def test_blocking_clients_have_them_too() -> None:
-    """Interceptors run in the client's event loop, around handlers in threads."""
+    """Interceptors of blocking clients run in their event loop, around handlers in threads."""
     said: list[str] = []
 
     async def around(messages: Sequence[ReceivedMessage], handle: Handle) -> None:

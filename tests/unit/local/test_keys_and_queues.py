@@ -58,7 +58,7 @@ def servers(cluster: LocalCluster, group: str) -> list[str]:
 
 @pytest.mark.parametrize("order", [False, True])
 async def test_keys_wait_for_their_group(order: bool) -> None:
-    """Away for longer than a producer takes to look at its routes again: no key moves."""
+    """Keys wait for their group, though it is away for longer than routes are kept."""
     async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
         before = await places(producer)
         away, here = cluster.groups
@@ -107,7 +107,7 @@ async def test_keys_stay_while_a_name_server_comes_back(order: bool) -> None:
 
 @pytest.mark.parametrize("order", [False, True])
 async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(order: bool) -> None:
-    """The name servers tell it of them; what no key binds goes to who is there."""
+    """A new producer learns an absent group's queues from name servers, and keys wait."""
     async with two_groups(order=order) as cluster:
         async with cluster.producer("P") as producer:
             before = await places(producer)
@@ -148,7 +148,7 @@ async def test_queues_that_an_operator_takes_are_taken() -> None:
 
 
 async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped() -> None:
-    """Though it is away; a name that nobody knows is refused."""
+    """Keys of a group that is away move when it is wiped; an unknown name is refused."""
     async with two_groups() as cluster, cluster.producer("P") as producer:
         before = await places(producer)
         gone, here = cluster.groups

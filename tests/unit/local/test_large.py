@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_large_body_arrives_as_it_was_sent() -> None:
-    """Ten MiB, with its keys and tags, among others in their order; though leaders die."""
+    """A body of ten MiB arrives with its keys and tags, in order, though leaders die."""
     body = content(10 * MIB + 7)
     async with local_cluster() as cluster:
         async with cluster.producer("P", timeout_s=30) as producer:
@@ -331,7 +331,7 @@ async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
 async def test_the_limits_are_told_before_anything_is_sent(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A body that is too large even for parts; one that is to be delayed."""
+    """Bodies that are too large for parts, or delayed, are refused before anything is sent."""
     monkeypatch.setattr(limits, "LARGE_BODY_BYTES_MAX", 5000)
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         with pytest.raises(BadMessage, match="at most 5000"):

@@ -146,7 +146,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[ClientHandler]:
 async def test_ordered_members_that_come_and_go_leave_no_queue_locked(
     brokers: list[ClientHandler], autojump_clock: MockClock
 ) -> None:
-    """Each message is handled once, soon after it was sent."""
+    """Ordered members that come and go have each message handled once and soon."""
     first = random.randrange(1 << 32)
     for seed in range(first, first + SEEDS):
         life = await lived(seed, brokers)

@@ -57,7 +57,7 @@ def test_hours_pass_when_everybody_waits() -> None:
 
 
 def test_a_leader_dies_and_comes_back() -> None:
-    """Every call of the cluster, from a task of asyncio; nothing acknowledged is lost."""
+    """A leader dies and comes back under each call of a task on asyncio, with nothing lost."""
 
     async def test(cluster: AsyncioCluster) -> None:
         assert cluster.groups == ("broker-a",)

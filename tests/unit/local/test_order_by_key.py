@@ -95,7 +95,7 @@ WAYS: list[Send] = [
 async def test_handlers_of_one_key_keep_the_order_of_its_sends(
     way: Send, cluster: LocalCluster
 ) -> None:
-    """However it was sent: a handler that is slow with the first has it done before the second."""
+    """Handlers keep the order of a key's sends, of every kind, when the first is slow."""
     async with cluster.producer("P", checker=commit) as producer:
         await way(producer)
     assert await handled(cluster, COUNT) == [(str(number), KEY) for number in range(COUNT)]
@@ -145,7 +145,7 @@ async def test_a_key_and_the_property_of_another_are_refused(cluster: LocalClust
 async def test_a_key_that_is_no_text_is_refused_at_the_call(
     key: object, cluster: LocalCluster
 ) -> None:
-    """Empty text can't be stored."""
+    """A key that is empty or not text is refused at the call."""
     async with cluster.producer("P") as producer:
         with pytest.raises(BadInput, match="keys?="):
             await producer.send(Message("T", b""), key=key)  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ class Operator:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_send_is_stored_while_its_topic_is_read_only_and_no_key_moves(seed: int) -> None:
-    """Groups and the name server end and come back meanwhile, in an order that the seed says."""
+    """No send is stored while its topic is read-only, and no key moves, as servers come and go."""
     history = History()
     async with (
         local_cluster(replicas=1, groups=2) as cluster,

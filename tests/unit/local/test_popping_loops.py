@@ -119,7 +119,7 @@ def test_blocking_loops_and_pauses() -> None:
 
 
 async def test_only_what_nobody_was_handed_is_not_redelivered(autojump_clock: MockClock) -> None:
-    """A message that was given back before anybody had it was not delivered, and comes again."""
+    """A message that was given back before anybody had it counts no delivery."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
             await producer.send(Message("T", b"first"), queue_id=0)

@@ -66,7 +66,7 @@ async def send(producer: Producer, texts: Texts) -> dict[str, Message]:
 
 
 async def test_keys_and_properties_come_as_they_were_given(autojump_clock: MockClock) -> None:
-    """Sent by all ways, tried again, popped, buried, sent again, and found by tools."""
+    """Keys and properties stay as given: sent by all ways, retried, popped, redriven, found."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     texts = Texts(random.Random(seed))

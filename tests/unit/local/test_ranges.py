@@ -41,7 +41,7 @@ def offsets_in(pieces: list[Piece]) -> list[int]:
 
 
 async def test_any_range_is_read_exactly(cluster: LocalCluster) -> None:
-    """Whatever its ends and the size of a pull: its messages, each once, and nothing beyond."""
+    """A range has each of its messages once and nothing beyond, for any ends and pulls."""
     rng = random.Random(SEED)
     await send(cluster, "T", [rng.randbytes(rng.randrange(3000)) for _ in range(60)])
     async with RangeReader(cluster.namesrv_addr) as reader:
@@ -96,7 +96,7 @@ async def test_a_broker_filters_and_the_range_still_ends(cluster: LocalCluster) 
 
 
 async def test_what_is_missing_is_told_with_its_reason(cluster: LocalCluster) -> None:
-    """Behind the end; of a topic that was made again; of one that was deleted."""
+    """Missing messages are told with a reason: no such offset, made again, or deleted."""
     await send(cluster, "T", [b"x"] * 5)
     queue = MessageQueue("T", cluster.groups[0], 0)
     async with RangeReader(cluster.namesrv_addr) as reader, cluster.admin() as admin:

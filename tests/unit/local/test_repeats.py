@@ -25,7 +25,7 @@ async def arrivals(cluster: LocalCluster, until_s: float) -> list[float]:
 
 
 async def test_it_comes_so_often_and_no_more(autojump_clock: MockClock) -> None:
-    """First after one period, if no other time is given."""
+    """A message comes as often as it says, first after one period."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
             await producer.send(Message("T", b"tick", repeat_s=60, repeats=3))
@@ -34,7 +34,7 @@ async def test_it_comes_so_often_and_no_more(autojump_clock: MockClock) -> None:
 
 
 async def test_it_comes_until_it_is_taken_back(autojump_clock: MockClock) -> None:
-    """Though its leaders die; taken back twice is once too often."""
+    """A message comes until it is recalled, over leaders' deaths; a second recall is refused."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         at = cluster.now() + timedelta(seconds=10)
         sent = await producer.send(Message("T", b"tick", deliver_at=at, repeat_s=60))
@@ -51,7 +51,7 @@ async def test_it_comes_until_it_is_taken_back(autojump_clock: MockClock) -> Non
 
 
 async def test_it_ends_with_its_own_time(autojump_clock: MockClock) -> None:
-    """`ttl_s` is until when it is repeated."""
+    """A repeated message ends at its `ttl_s`."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
             await producer.send(Message("T", b"tick", repeat_s=60, ttl_s=150))

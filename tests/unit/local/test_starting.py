@@ -24,7 +24,7 @@ async def start_later(cluster: LocalCluster, names: list[str], after_s: float) -
 
 @pytest.mark.parametrize("stopped", [["namesrv-0"], [*BROKERS, "namesrv-0"]])
 async def test_a_send_waits_for_servers_that_start_within_its_deadline(stopped: list[str]) -> None:
-    """Every way of sending; the name server knows no broker at first, and then not all of them."""
+    """A send of any kind waits within its deadline for servers that start one by one."""
     async with (
         local_cluster(replicas=1, groups=2, settings=NO_TOPICS) as cluster,
         trio.open_nursery() as nursery,

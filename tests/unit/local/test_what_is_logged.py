@@ -41,7 +41,7 @@ async def test_a_healthy_start_logs_no_warning(autojump_clock: MockClock) -> Non
 
 
 async def test_an_outage_is_told_once_for_each_client(autojump_clock: MockClock) -> None:
-    """Though each queue is without an answer, again and again; and its end is told."""
+    """An outage is logged once for each client, and its end, too."""
 
     async def handle(_message: object) -> None:
         pass

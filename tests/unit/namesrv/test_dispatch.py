@@ -150,7 +150,7 @@ async def test_the_route_is_standard_json_for_those_who_read_it(
 
 
 async def test_cluster_info_and_topic_lists_are_what_the_tools_expect(peer: Peer) -> None:
-    """Codes 106, 206, 224 and 304."""
+    """Codes 106, 206, 224 and 304 are answered as tools expect."""
     await register(peer)
     answer = await ask(peer, RequestCode.GET_BROKER_CLUSTER_INFO)
     assert b'"brokerAddrs":{0:' in bytes(answer.payload)
@@ -182,7 +182,7 @@ async def test_a_deleted_topic_has_no_route(peer: Peer) -> None:
 
 
 async def test_write_permission_is_taken_and_given_by_broker_name(peer: Peer) -> None:
-    """Codes 205 and 327 count the topics that they touched."""
+    """Codes 205 and 327 take and give write permission, and count the topics."""
     await register(peer)
     answer = await ask(peer, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
     assert answer.ext == {"wipeTopicCount": 2}
@@ -214,7 +214,7 @@ async def test_a_group_that_nobody_knows_is_not_wiped() -> None:
 
 
 async def test_key_value_config_is_kept_over_a_restart(tmp_path: Path) -> None:
-    """Put, get, list, delete; code 22 for what is not there."""
+    """Key-value config is put, got, listed and deleted over a restart; code 22 if missing."""
     config = NamesrvConfig(listen_port=0, kv_config_path=str(tmp_path / "kvConfig.json"))
     where: dict[str, ExtValue] = {"namespace": "n", "key": "k"}
     async with name_server(config) as port, connect_peer("127.0.0.1", port) as peer:
@@ -269,7 +269,7 @@ async def test_unregistering_and_heartbeats(peer: Peer) -> None:
 
 
 async def test_a_broker_can_ask_whether_its_topics_are_known(peer: Peer) -> None:
-    """Code 322: changed, or the stored version again."""
+    """Code 322 says that a broker's topics have changed, or has the stored version."""
     who: dict[str, ExtValue] = {
         "brokerName": "broker-a",
         "brokerAddr": N0,

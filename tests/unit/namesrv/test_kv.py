@@ -105,7 +105,7 @@ async def test_a_store_without_a_path_works_in_memory() -> None:
 
 
 def test_a_namespace_is_bounded_by_its_answers_length() -> None:
-    """However few or many entries it has; what makes it less is taken, whatever it holds."""
+    """A namespace is bounded by its answer's length, but for changes that make it less."""
     table, value = KvTable(), "x" * limits.KV_VALUE_BYTES_MAX
     for number in range(limits.KV_NAMESPACE_BYTES_MAX // len(value) - 1):
         table = table.put("n", f"{number}", value)

@@ -470,7 +470,7 @@ def test_a_topic_that_a_tool_removed_comes_back_with_its_broker() -> None:
 def test_the_topics_of_all_groups_are_bounded_and_proven_brokers_find_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever strangers register where they may."""
+    """Topics of all groups are bounded, and proven brokers find room beside strangers'."""
     monkeypatch.setattr(limits, "TOPIC_ROWS_MAX", 3)
     table = RouteTable()
     table.register(leader(N0, 1, 1, "A", "B"), 1, now_s=0.0)

@@ -106,7 +106,7 @@ def test_each_field_of_a_record_may_hold_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("index", [0, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("term", [1, 2**63])
 def test_a_log_of_impossible_numbers_is_named(tmp_path: Path, index: int, term: int) -> None:
-    """Though all of its checksums are right."""
+    """A log of impossible numbers is named, though all its checksums are right."""
     log = LogWriter(tmp_path / "n0", 16_384)
     log.append(Kind.NOOP, b"")
     log.next_index = index

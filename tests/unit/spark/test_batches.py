@@ -105,7 +105,7 @@ def test_what_still_waits_is_missing_if_the_next_batch_is_decided() -> None:
 
 
 def test_groups_have_no_order_in_common() -> None:
-    """Each by itself has that of the decisions."""
+    """Batches of two groups have no common order; each follows its decisions."""
     world = World()
     first, second, third = world.stage("a", 0), world.stage("b", 1), world.stage("b", 0)
     world.decide(0, ("a", first), ("b", third))

@@ -64,7 +64,7 @@ def test_the_quick_reader_takes_good_lines_at_once() -> None:
 
 
 def test_broken_bytes_are_read_as_the_careful_reader_reads_them() -> None:
-    """Lines with bytes changed, lost and added at random, from a printed seed."""
+    """Lines with bytes changed, lost and added are read as by the careful reader."""
     seed = random.randrange(2**32)
     draw = random.Random(seed)
     for _ in range(300):

@@ -65,7 +65,7 @@ def test_a_lie_is_told_as_it_is(replica: Replica, recompute: bool) -> None:
 
 
 def test_where_nothing_is_the_replica_says_why(replica: Replica) -> None:
-    """Behind the end, before the beginning, in a file that is missing, in zeros."""
+    """A replica says why it has nothing there: behind the end, missing, zeros."""
     end = ReplicaFiles(replica).end
     first, second = sorted((Path(replica.directory) / "log").glob("*.seg"))[:2]
     padding = RUN.segment_bytes - 1
@@ -83,7 +83,7 @@ def test_where_nothing_is_the_replica_says_why(replica: Replica) -> None:
 
 
 def test_a_line_is_about_a_violation_by_message_place_moment_or_term() -> None:
-    """Neighbours in the queue, too; and nothing else."""
+    """A line is about a violation by message, place, moment or term, or as a neighbour."""
     wanted = wanted_of(ROW)
 
     assert wanted.takes(SILENT | {"id": "A"})

@@ -10,7 +10,7 @@ from mqspark.screening.hashing import hashed
 
 
 def test_a_name_has_one_number_wherever_it_stands() -> None:
-    """Among names of its length or of others, in pieces of columns, in several chunks."""
+    """A name has one number, beside names of any length, in any piece or chunk."""
     choose = random.Random(1)
     print("seed 1")
     names = ["".join(choose.choices("abé\0", k=choose.randint(0, 20))) for _ in range(300)]

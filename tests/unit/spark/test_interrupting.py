@@ -25,7 +25,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_leaves_no_child_and_no_file(tmp_path: Path) -> None:
-    """Though it comes twice; the error that it raises is told from others."""
+    """Ctrl-C leaves no child and no file, also twice, and raises an error of its own."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,

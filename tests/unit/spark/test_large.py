@@ -121,7 +121,7 @@ def test_what_a_sender_says_is_read_alike_from_a_record(
 def test_queues_of_other_topics_are_odd_where_an_offset_does_not_follow(
     records: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """However they are divided into batches and segments."""
+    """Queues of other topics are odd where an offset does not follow, in any division."""
     whole = data.draw(st.booleans())
     expected, last = False, dict[int, int]()
     for queue, offset in records:

@@ -80,7 +80,7 @@ def at_once(log: Log, *, verify: bool) -> RecordColumns | None:
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_sound_records_read_at_once_are_what_they_are_one_by_one(verify: bool) -> None:
-    """Records of every kind; more topics and places of keys than are looked for at once, too."""
+    """Sound records of every kind are the same read at once and one by one."""
     for seed in range(60):
         print(f"seed {seed}")
         choose = random.Random(seed)

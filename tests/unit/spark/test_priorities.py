@@ -16,7 +16,7 @@ def test_nothing_is_judged_that_the_broker_may_hold_back() -> None:
 
 
 def test_a_history_says_which_topics_have_priorities(tmp_path: Path) -> None:
-    """Each with its number of queues."""
+    """A history has its topics with priorities, with the number of queues."""
     for number, levels in enumerate([{"T": 8}, {"U": 1}, None]):
         meta = {"kind": "meta", "t": 1, "topic": "T", "levels": levels}
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(meta) + "\n")

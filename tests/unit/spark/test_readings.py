@@ -118,5 +118,5 @@ def test_what_says_too_little_is_doubtful(odd: tuple[int, int, int], expected: l
 
 
 def test_nothing_said_is_no_reading() -> None:
-    """A task may get nothing."""
+    """No readings give no doubts, as a task may get none."""
     assert len(doubts(read_ranges(np.empty(0, READING)))) == 0

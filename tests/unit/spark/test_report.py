@@ -41,7 +41,7 @@ def test_a_verdict_holds_if_every_property_does() -> None:
 
 
 def test_the_json_has_what_a_program_needs(tmp_path: Path) -> None:
-    """Per property whether it holds, the complete count, and the violations spelled out."""
+    """The JSON has for each property whether it holds, its count, and its violations."""
     write_verdict(tmp_path, VIOLATED.written())
     written = json.loads((tmp_path / "verdict.json").read_bytes())
     assert written["verdict"] == "violated"
@@ -52,7 +52,7 @@ def test_the_json_has_what_a_program_needs(tmp_path: Path) -> None:
 
 
 def test_a_terminal_is_shown_what_messages_hold_and_does_not_obey_it() -> None:
-    """Whatever strangers have put into ids, names and notes: no control character, no markup."""
+    """A terminal gets texts of messages without control characters or markup."""
     hostile = "a\x1b[2J\x9b31m\u202e\n[bold]b[/]"
     row = {name: hostile if isinstance(value, str) else value for name, value in VIOLATION.items()}
     verdict = Verdict(

@@ -84,7 +84,7 @@ def is_suspect(*said: Said) -> bool:
     ],
 )
 def test_what_may_be_is_not_suspect(said: list[Said]) -> None:
-    """Sends of unknown outcome, repeated deliveries, copies where they wait."""
+    """Sends of unknown outcome, repeats, and copies that wait are not suspect."""
     assert not is_suspect(*said)
 
 
@@ -122,7 +122,7 @@ def test_what_contradicts_itself_is_suspect(said: list[Said]) -> None:
 
 
 def test_totals_of_parts_add_up() -> None:
-    """Counts are summed, ends are the furthest."""
+    """Totals of parts are sums of counts, and the furthest ends."""
     whole = digested(*GOOD).totals([7])
     assert whole["stored"] == [[2, 2, 2]]
     twice = added([whole, whole | {"known": [9000]}])
@@ -247,7 +247,7 @@ def test_whole_numbers_of_any_size_survive_their_packets() -> None:
 def test_parts_have_each_line_once(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the file is cut, and however much is read at a time."""
+    """Parts have each line once, wherever the file is cut."""
     monkeypatch.setattr(parts_module, "PART_BYTES", size)
     monkeypatch.setattr(parts_module, "LINES_BYTES_MAX", 70)
     lines = [f'{{"kind":"send","t":{n},"id":"{"x" * (n % 40)}","topic":"T"}}' for n in range(40)]
@@ -340,7 +340,7 @@ LOG_RUN = Run(messages=60, queues=2, batch=10, segment_bytes=8192)
 def test_a_log_is_agreed_only_if_all_its_bytes_are(
     spoil: Callable[[list[Replica]], None], tmp_path: Path
 ) -> None:
-    """Bytes changed under a stale checksum or a new one, cut off, a file that is gone."""
+    """A log is agreed only with equal bytes: changed, cut and missing ones are found."""
     _, stores = write_run(LOG_RUN, tmp_path)
     logs = logs_of(stores)
     assert logs is not None

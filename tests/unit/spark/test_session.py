@@ -59,7 +59,7 @@ def test_an_old_java_is_passed_over(
 def test_the_message_says_what_was_found_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every candidate with its version, and the command that installs a runtime."""
+    """The error has every candidate with its version, and a command that installs a runtime."""
     fake_java(tmp_path / "old", "11.0.22")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", "/bin-of-nothing")

@@ -107,7 +107,7 @@ def only(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def test_each_row_is_what_its_message_says() -> None:
-    """Whatever hosts, bodies, compression and properties the records have."""
+    """A row equals its message, for any hosts, bodies, compression and properties."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -173,7 +173,7 @@ def test_tags_are_compared_themselves() -> None:
 
 
 def test_damage_is_told_with_its_place() -> None:
-    """A body that does not match its CRC, and lengths that don't fit."""
+    """Damage is told with its place: a wrong CRC, or lengths that don't fit."""
     chance = random.Random(39)
     data = bytearray(some_record(chance, 7, odd=False) + some_record(chance, 8, odd=False))
     schema = ("value",)

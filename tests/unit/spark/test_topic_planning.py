@@ -205,7 +205,7 @@ def test_a_limit_is_shared_by_what_queues_have() -> None:
 
 
 def test_pieces_of_a_range_are_the_range() -> None:
-    """However many partitions are wanted: nothing between them, and none is empty."""
+    """Pieces of a range are the range, without gaps and empty ones."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -251,8 +251,7 @@ def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
 
 
 def test_tasks_have_the_ranges_of_the_batch_in_order() -> None:
-    """Each once, however they are shared; no task is empty, or much larger than its share unless
-    its ranges can't be divided."""
+    """Tasks have the ranges of the batch in order, each once, in fair shares."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -50,7 +50,7 @@ def test_a_number_of_another_life_begins_at_the_oldest_row(after: int) -> None:
 
 
 def test_an_hour_takes_no_more_memory_however_long_it_runs() -> None:
-    """Eight bytes for each figure of each row."""
+    """A figure of a row takes eight bytes, however long the hour runs."""
     history = History()
     figures = {f"figure_{number}": 1.5 for number in range(60)}
     for number in range(2 * limits.HISTORY_ROWS_MAX):
@@ -62,7 +62,7 @@ def test_an_hour_takes_no_more_memory_however_long_it_runs() -> None:
 
 
 def test_answers_are_pages_of_the_hour() -> None:
-    """Each says whether there is more."""
+    """Answers are pages of the hour, and each says whether there is more."""
     history = History()
     for number in range(limits.HISTORY_ROWS_MAX):
         history.add(number, {"a": 0.5, "b": number})

@@ -108,7 +108,7 @@ def basic(name: str, password: str) -> str:
 
 
 async def test_each_path_is_answered() -> None:
-    """Figures, details, three judgements, and a word about what there is."""
+    """Figures, details, three judgements and the index each have their path."""
     async with served() as (port, faults):
         assert await get(port, "/metrics") == (200, "figure 1\n")
         assert await get(port, "/metrics/detailed?topic=T&topic=U&group=G") == (
@@ -148,7 +148,7 @@ async def test_a_token_is_needed_where_there_is_one() -> None:
 
 
 async def test_users_are_needed_while_rights_are_enforced() -> None:
-    """A super user, or one who may Get the cluster; the password must be right."""
+    """Figures need a super user, or one who may Get the cluster, while rights are enforced."""
     may = user("may", "secret of may")._replace(
         entries=(Entry("Custom", "Cluster:C", ("Get",), (), "Allow"),)
     )
@@ -246,7 +246,7 @@ async def test_a_page_that_could_not_be_made_is_tried_again() -> None:
 
 
 def test_nothing_is_open_beyond_loopback_without_a_proof(tmp_path: object) -> None:
-    """A token, or users, which take the cluster's secret."""
+    """A port beyond loopback needs a token, or users, for which the cluster has a secret."""
     config = BrokerConfig(metrics_exporter_type="PROM", metrics_prom_exporter_host="0.0.0.0")
     with pytest.raises(ConfigError, match="metricsTokenFile"):
         port_of(config, has_users=False)

@@ -29,7 +29,7 @@ def choose(shown: Shown, names: str, weights: dict[str, int], now_s: float) -> N
 def test_samples_are_read_back(
     fixed: dict[str, str], own: dict[str, str], value: float, told: str
 ) -> None:
-    """Whatever is in a label: quotes, backslashes, line ends, any letters."""
+    """Samples are read back with any label: quotes, backslashes, line ends, any letters."""
     own = {name: text for name, text in own.items() if name not in fixed}
     family = Family("figure", "gauge", told)
     text = "".join(Writer(fixed).family(family, [(own, value)]))
@@ -40,7 +40,7 @@ def test_samples_are_read_back(
 
 @given(st.lists(st.floats(0, 1e9), max_size=50), LABELS)
 def test_a_histogram_is_read_back(values: list[float], labels: dict[str, str]) -> None:
-    """Each bucket has all values up to its bound; the last one has all."""
+    """A histogram's buckets have all values up to their bounds, the last one all."""
     buckets = Buckets((1, 5, 1_048_576))
     for value in values:
         buckets.add(value)
@@ -70,7 +70,7 @@ def test_few_names_are_all_shown() -> None:
 
 
 def test_of_many_names_those_with_most_traffic_are_shown() -> None:
-    """The others have one name, and their number is told."""
+    """The most active of many names are shown, and the others summed up and counted."""
     shown = Shown(2)
     choose(shown, "abcd", {"b": 5, "d": 7}, 0.0)
     assert [shown.name(name) for name in "abcd"] == [OTHER, "b", OTHER, "d"]
@@ -93,7 +93,7 @@ def test_a_shown_name_stays_for_a_while() -> None:
 def test_a_choice_in_steps_is_that_of_all_at_once(
     names_max: int, traffic: list[int], at_once: int
 ) -> None:
-    """However many names each step looks at."""
+    """A choice in steps is the same as all at once."""
     weights = {f"{number:03}": weight for number, weight in enumerate(traffic)}
     shown, whole = Shown(names_max), sorted(weights, key=lambda name: (-weights[name], name))
     with pytest.MonkeyPatch.context() as patched:

@@ -13,8 +13,10 @@ from dledger.net.lanes import Lanes
 
 
 async def test_requests_of_a_connection_end_in_the_order_in_which_they_came() -> None:
-    """However long each takes, and whatever order their tasks begin in; connections have nothing to
-    do with each other, and a request that fails holds nobody up."""
+    """A connection's requests end in their order, apart from other connections'.
+
+    However long each takes, in whatever order their tasks begin; a request that fails delays none.
+    """
     lanes, ended, go = Lanes(), list[str](), trio.Event()
 
     async def long(name: str) -> None:

@@ -348,7 +348,7 @@ def test_a_server_that_does_not_read_makes_the_peer_busy(backend: str, server: S
 def test_what_can_not_be_encoded_is_refused_and_leaves_no_trace(
     backend: str, server: Server
 ) -> None:
-    """The connection is as it was."""
+    """A request that can't be encoded is refused, and the connection is as it was."""
 
     async def scenario(server: Server, peer: Peer) -> None:
         results: list[Command | RemotingError] = []

@@ -142,7 +142,7 @@ async def serving(quota: ConnectionQuota | None = None, **limits: float) -> Asyn
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 async def test_a_request_is_answered_in_its_own_encoding(encoding: HeaderEncoding) -> None:
-    """Per frame, as the protocol says."""
+    """An answer has the encoding of its request, frame by frame."""
     async with serving() as server:
         client = await server.connect()
         answer = await client.ask(ECHO, body=b"hi", opaque=9, encoding=encoding)
@@ -161,7 +161,7 @@ async def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
 
 
 async def test_a_handler_may_answer_by_hand() -> None:
-    """Long polls and replicated appends do."""
+    """A handler may answer later, as for long polls and replicated appends."""
     async with serving() as server:
         client = await server.connect()
         assert (await client.ask(BY_HAND)).code == 5
@@ -169,7 +169,7 @@ async def test_a_handler_may_answer_by_hand() -> None:
 
 @pytest.mark.parametrize("code", [ECHO, LATER, REFUSE])
 async def test_a_one_way_request_is_never_answered(code: int) -> None:
-    """Whatever the handler returns or raises: stock clients would take it for another's answer."""
+    """A one-way request is never answered, whatever its handler returns or raises."""
     async with serving() as server:
         server.handler.release.set()
         client = await server.connect()
@@ -212,7 +212,7 @@ async def test_a_fault_that_nobody_foresaw_costs_the_connection(code: int, is_on
 
 
 async def test_an_answer_that_can_not_be_encoded_becomes_code_1() -> None:
-    """The client should not wait until its deadline for our bug."""
+    """An answer that can't be encoded becomes code 1, so that no client waits in vain."""
     async with serving() as server:
         client = await server.connect()
         answer = await client.ask(UNENCODABLE, encoding=HeaderEncoding.JSON)
@@ -221,7 +221,7 @@ async def test_an_answer_that_can_not_be_encoded_becomes_code_1() -> None:
 
 
 async def test_a_notice_goes_out_one_way_in_the_encoding_that_the_client_uses() -> None:
-    """A stock client must be able to read it."""
+    """A notice has its client's encoding, for a stock client must read it."""
     async with serving() as server:
         client = await server.connect()
         await client.ask(ECHO, encoding=HeaderEncoding.ROCKETMQ)
@@ -360,7 +360,7 @@ async def test_every_end_of_a_connection_is_told_once() -> None:
 
 
 async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end() -> None:
-    """The others are served on."""
+    """A bug at a connection's start or end leaves the others served."""
     async with serving() as server:
         good = await server.connect()
         await good.ask(ECHO)

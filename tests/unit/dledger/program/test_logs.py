@@ -60,7 +60,7 @@ def test_an_exception_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> N
 def test_console_lines_name_the_logger_and_show_no_local_variables(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A message's body is nobody's business but its consumer's."""
+    """Console lines name the logger, and show no local variables, such as bodies."""
     configure_logging("console")
     body = "the-secret"
     try:
@@ -138,7 +138,7 @@ def test_a_second_configuration_replaces_the_first(capsys: pytest.CaptureFixture
 
 
 def test_lines_of_other_libraries_are_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
-    """The Raft library's, for example."""
+    """Lines of other libraries, for example the Raft library, have the same form."""
     configure_logging("json")
     logging.getLogger("other").warning("%d things", 2)
     line = json.loads(capsys.readouterr().err)

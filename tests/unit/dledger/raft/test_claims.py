@@ -60,7 +60,7 @@ def test_a_term_that_no_elections_explain_closes_the_link(said: type[PeerMessage
 
 
 def test_the_furthest_term_that_elections_explain_is_taken() -> None:
-    """A node that was away for long goes on with its group; with the bug it takes any term."""
+    """The furthest term that elections explain is believed, and with the bug any term."""
 
     def term_after(told: int) -> int:
         node, _ = follower()
@@ -84,7 +84,7 @@ def test_a_node_that_was_in_no_term_takes_what_its_group_has() -> None:
 
 
 def test_only_one_node_leads_a_term() -> None:
-    """g says what only the leader says, in f's term: refused before anything is done for it."""
+    """A second leader of a term is refused: g speaks as the leader, in f's term."""
 
     def last_index_after() -> int:
         node, donor = follower()
@@ -115,7 +115,7 @@ def test_a_leader_hears_no_other_leader_of_its_term() -> None:
 
 
 def test_a_head_of_who_does_not_lead_the_term_drops_nothing() -> None:
-    """Acknowledged messages were gone on three nodes by one such message."""
+    """A head from a node that does not lead the term drops nothing."""
 
     def last_index_after() -> int:
         node, _ = follower(20)
@@ -169,7 +169,7 @@ def test_a_head_whose_entry_does_not_check_drops_nothing() -> None:
 def test_only_the_leader_of_the_term_ends_or_hands_over_its_leadership(
     said: type[PeerMessage],
 ) -> None:
-    """g says so, then f of another term, then f: only the last makes this node ask the others."""
+    """TakeOver and Resigned count from the term's leader alone: not from g, nor of another term."""
 
     def asks(peer: str, term: int) -> bool:
         node, _ = follower()
@@ -223,7 +223,7 @@ class Portable:
 
 
 def test_a_state_is_taken_from_the_leader_that_was_asked_for_it_only() -> None:
-    """g gives one that nobody asked for, f gives one of another term; then f's own comes."""
+    """A state is taken from the leader that was asked, in its term, and from no other."""
     machine, donor = Portable(), Donor()
     donor.add(1, 300)
     node = ScriptedNode(machine=machine)  # type: ignore[arg-type]

@@ -210,7 +210,7 @@ def what_a_leader_does_now_and_then_it_does_soon() -> Iterator[None]:
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_nothing_happens_before_it_is_due(situation: str) -> None:
-    """Whatever a node does because of the time alone, it names the time."""
+    """A node names the time of whatever it does because of time alone."""
     sleep(SITUATIONS[situation](), late_s=LOOKS_S.get(situation, 0.0))
 
 
@@ -230,7 +230,7 @@ def test_nothing_happens_before_it_is_due(situation: str) -> None:
     ],
 )
 def test_a_deadline_that_is_not_named_is_found(bug: str, situation: str) -> None:
-    """The test above can fail: each of these leaves one deadline out."""
+    """A planted bug, which leaves one deadline out, is found by the test above."""
     node = SITUATIONS[situation]()
     with plant(bug), pytest.raises(AssertionError, match="before it was due"):
         sleep(node, late_s=LOOKS_S.get(situation, 0.0))

@@ -31,7 +31,7 @@ WITHOUT_LEADER_MAX_S = 2.0
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_pre_vote_keeps_a_node_that_was_cut_off_from_raising_the_term(size: int) -> None:
-    """Cut off for four seconds it asks in vain; when it is back, leader and term are the same."""
+    """A node that was cut off for four seconds asks in vain, and deposes nobody afterwards."""
     group = Group(size)
     leader, terms = group.leader, group.terms
     away = group.followers[0]

@@ -45,7 +45,7 @@ def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
 
 @pytest.mark.parametrize("size", [LONG_BODY_BYTES - 1, LONG_BODY_BYTES, 1 << 20])
 def test_a_bit_that_flips_in_a_long_run_is_noticed(size: int) -> None:
-    """Whichever hash it has: at its ends, in its middle, and anywhere."""
+    """A flipped bit of a long run is noticed at its ends, in its middle, and anywhere."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     for bit in (0, 8 * size - 1, 4 * size, *(random.Random(seed).sample(range(8 * size), 20))):

@@ -78,7 +78,7 @@ def test_majorities_of_neighbouring_configurations_share_a_node(size: int) -> No
 
 
 def test_learners_and_strangers_make_no_majority() -> None:
-    """However many of them agree."""
+    """Learners and strangers make no majority, however many agree."""
     configuration = Configuration(Configuration(group("a", "b", "c")).with_learner("x", NEW))
     assert configuration.learners == ("x",)
     assert not configuration.is_majority({"a", "x", "y", "z"})
@@ -211,7 +211,7 @@ def test_a_rotten_header_is_no_other_entry(at: int) -> None:
 
 
 def test_a_node_that_believes_rotten_headers_counts_a_wrong_majority() -> None:
-    """The planted bug, with a bit of the term."""
+    """The planted bug, with one wrong bit of the term, counts the majority of former members."""
     with plant("take a rotten header for another entry"):
         members = open_replica(replica_with_a_rotten_header(TERM_AT))
     assert members.current.voters == ("a", "b", "c")

@@ -81,14 +81,14 @@ def framed(packed: bytes, run: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize(("message", "head"), SAID, ids=lambda case: type(case).__name__)
 def test_each_message_has_its_place_on_the_wire(message: PeerMessage, head: list[object]) -> None:
-    """Kind, term, fields, in this order, then the run; and it is read back as it was."""
+    """A message is kind, term, fields in their order and the run, and reads back the same."""
     frame = frame_of(head, bytes(getattr(message, "run", b"")))
     assert b"".join(encode_message(message)) == frame
     assert decode_message(memoryview(frame)) == message
 
 
 def test_every_kind_is_here() -> None:
-    """Each has a type of its own."""
+    """Message kinds have a type each."""
     assert {message.kind for message, _ in SAID} == set(PeerKind) == {*map(PeerKind, LAYOUTS)}
 
 

@@ -204,7 +204,7 @@ def test_one_damaged_entry_is_written_over_and_the_rest_is_kept(index: int) -> N
 
 
 def test_several_damaged_ranges_are_repaired_one_after_the_other() -> None:
-    """Each start finds the next one, also over the end of a segment, also a file that is gone."""
+    """Several damaged ranges are repaired in turn, each found by the next start."""
     source = donor(*[3] * 40)
     replica = Replica(source, 41)
     for index in (3, 4, 5, 20, 41):
@@ -222,7 +222,7 @@ def test_several_damaged_ranges_are_repaired_one_after_the_other() -> None:
 
 
 def test_a_repair_that_was_interrupted_anywhere_begins_again() -> None:
-    """Bad bytes were where it wrote, and bad bytes are where it did not get to."""
+    """A repair that ends anywhere begins again, at bytes that it did or did not write."""
     source = donor(*[3] * 12)
     for operations in range(7):
         replica = Replica(source, 13)
@@ -254,7 +254,7 @@ def assert_repaired(replica: Replica, commit: int) -> None:
 
 @pytest.mark.parametrize("commit", [3, 20, 41])
 def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
-    """Each sector of each segment: what is committed is there again, and no mark says too much."""
+    """A sector that can't be read is repaired, in each segment, and no mark says too much."""
     source = donor(*[3] * 40)
     end = -(-source.log.end_position // SEGMENT_BYTES) * SEGMENT_BYTES
     for position in range(0, end, SECTOR_BYTES):
@@ -265,7 +265,7 @@ def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
 
 @pytest.mark.parametrize("commit", [3, 20, 41])
 def test_a_file_that_ends_too_early_is_repaired(commit: int) -> None:
-    """Wherever it ends: within an entry, within the mark, or at once."""
+    """A file that ends too early, in an entry, in the mark or at once, is repaired."""
     source = donor(*[3] * 40)
     end = -(-source.log.end_position // SEGMENT_BYTES) * SEGMENT_BYTES
     for position in (*range(0, end, 331), *range(SEGMENT_BYTES - 1, end, SEGMENT_BYTES)):
@@ -275,7 +275,7 @@ def test_a_file_that_ends_too_early_is_repaired(commit: int) -> None:
 
 
 def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired() -> None:
-    """Random ones, in the marks of the segments, too, and beyond what is committed."""
+    """A group of lost sectors is repaired over crashes, in marks and beyond the commit, too."""
     source = donor(*[3] * 40)
     for seed in range(150):
         rng = random.Random(seed)
@@ -328,7 +328,7 @@ def test_newest_files_that_are_gone_are_repaired_though_the_node_dies_meanwhile(
 def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss(
     shortened: bool,
 ) -> None:
-    """Entry 8 may be committed by this node's word, though its mark says that 5 are durable."""
+    """Entry 8 is demanded after a loss, as this node may have acknowledged it beyond its mark."""
     source = donor(*[3] * 10)
     replica = Replica(source, 11)
     for base in (0, SEGMENT_BYTES):
@@ -401,7 +401,7 @@ def test_the_leaders_term_is_durable_before_its_entries_are_written() -> None:
 
 
 def test_bytes_that_do_not_continue_the_log_are_not_written() -> None:
-    """A damaged run, another index, another chain: the connection is at fault."""
+    """Bytes of a damaged run, of another index or chain, are not written: the link is at fault."""
     source = donor(*[3] * 10)
     replica = Replica(source, 11)
     replica.damage(5)
@@ -503,7 +503,7 @@ def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
 
 
 def test_an_own_entry_that_has_rotted_is_not_taken_for_another_leaders() -> None:
-    """Cut, it would be missing, although it was acknowledged."""
+    """An own rotten entry is not cut as another leader's, since it was acknowledged."""
     disk, donor = SimulatedDisk(), Donor()
     last = donor.add(3, 200, BODY)
     second = donor.log.reader.segments()[1].first_index

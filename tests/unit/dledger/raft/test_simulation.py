@@ -25,7 +25,7 @@ SEARCH_SEEDS = 60
 
 @pytest.mark.parametrize(("nodes", "seeds"), [(3, range(12)), (5, range(6))])
 def test_no_seed_breaks_an_invariant(nodes: int, seeds: range) -> None:
-    """Power losses, kills, partitions, slow and failing disks: nothing acknowledged is lost."""
+    """No seed breaks an invariant, with power losses, kills, partitions and failing disks."""
     acknowledged = elections = 0
     for seed in seeds:
         print(f"seed {seed}, {nodes} nodes")
@@ -37,7 +37,7 @@ def test_no_seed_breaks_an_invariant(nodes: int, seeds: range) -> None:
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    """The transcript is equal line by line, whatever PYTHONHASHSEED is: a failure replays."""
+    """A seed's transcript is equal in every process, whatever PYTHONHASHSEED is."""
     code = (
         "from dledger.testing.simulation.group import run_seed; "
         "print(*run_seed(7, 5).transcript, sep='\\n')"

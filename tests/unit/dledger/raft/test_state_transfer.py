@@ -119,7 +119,7 @@ def test_entries_are_applied_while_a_picture_is_encoded() -> None:
 
 
 def test_a_leader_is_heard_and_answers_reads_of_what_it_has_applied_under_a_picture() -> None:
-    """Heartbeats go out, acknowledgements are counted, and rounds of reads end."""
+    """A leader sends heartbeats and answers reads while its state is read."""
     node = leader()
     read: list[object] = []
     node.engine.read(read.append)
@@ -158,7 +158,7 @@ def test_all_who_ask_meanwhile_get_the_same_picture() -> None:
 
 @pytest.mark.parametrize("holds", [1, 2])
 def test_nothing_is_applied_while_the_machines_owner_holds_it(holds: int) -> None:
-    """However many read its state: until the last one is done."""
+    """Nothing is applied while the machine's owner reads its state, until the last is done."""
     node = ScriptedNode(machine=Large())
     node.serve("g")
     before = node.machine.applied_index
@@ -183,7 +183,7 @@ def given(donor: Donor, first: int) -> ScriptedNode:
 
 
 def test_nothing_is_applied_before_the_last_slice_of_a_state_that_is_taken_over() -> None:
-    """Meanwhile it is heard, and asks for nothing more."""
+    """Nothing is applied before a taken state's last slice; heartbeats are answered meanwhile."""
     donor = Donor()
     donor.add(1, 300)
     node = given(donor, 290)

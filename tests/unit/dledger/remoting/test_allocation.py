@@ -54,7 +54,7 @@ STRATEGIES: dict[str, Allocate] = {
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategy_gives_what_rocketmqs_class_of_it_gave(name: str) -> None:
-    """Forty groups of members and brokers, as the classes of 4.9.8 and 5.5.0 shared them out."""
+    """Strategies share out forty groups as the classes of 4.9.8 and 5.5.0 did."""
     cases = [line.split("|") for line in GOLDEN.read_text().splitlines()]
     cases = [case for case in cases if case[0] == name]
     assert len(cases) == 40
@@ -79,7 +79,7 @@ def numbered(count: int) -> list[MessageQueue]:
 
 @given(st.integers(0, 40), st.integers(1, 12), st.sampled_from([*STRATEGIES, "sticky"]))
 def test_all_members_together_read_every_queue_once(queues: int, members: int, name: str) -> None:
-    """Whatever the strategy, but that by machine rooms, which leaves out other rooms' queues."""
+    """Members together read each queue once, but for machine rooms, which leave some out."""
     allocate = STRATEGIES.get(name, allocate_stickily)
     its = [MessageQueue("T", "north@b", number) for number in range(queues)]
     ids = names("c", members)
@@ -145,7 +145,7 @@ def test_a_stranger_gets_nothing() -> None:
 
 
 def test_by_circle_members_take_turns() -> None:
-    """The Java class: from the member's place on, every n-th queue."""
+    """Members take turns by circle: every n-th queue from the member's place on, as in Java."""
     members, queues = ["a", "b", "c"], list(range(7))
     shares = [allocate_by_circle(member, members, queues) for member in members]
     assert shares == [(0, 3, 6), (1, 4), (2, 5)]
@@ -160,7 +160,7 @@ def test_by_circle_members_take_turns() -> None:
 def test_nearby_each_queue_has_one_reader_who_is_near_if_anybody_is(
     rooms: dict[str, str], brokers: list[str], within: Allocate
 ) -> None:
-    """Wherever members and brokers are, and however they share within a room."""
+    """A queue has one reader, who is near if any member is."""
     queues = sorted({MessageQueue("T", room, n) for n, room in enumerate(brokers)})
     ids = sorted(rooms)
     readers: dict[MessageQueue, str] = {}

@@ -59,7 +59,7 @@ STATS_LOOSE = (
 
 
 def test_numeric_map_keys_are_bare_in_the_loose_dialect_and_quoted_in_the_standard_one() -> None:
-    """Members sorted by name; the standard dialect escapes what is not ASCII."""
+    """Numeric map keys are bare in the loose dialect and quoted in the standard one."""
     assert encode_body(ROUTE, Dialect.LOOSE) == ROUTE_LOOSE
     assert encode_body(ROUTE) == ROUTE_STANDARD
 
@@ -99,7 +99,7 @@ bodies = (
 
 @given(bodies, st.sampled_from(Dialect))
 def test_decoding_undoes_encoding_in_both_dialects(body: KVTable, dialect: Dialect) -> None:
-    """Whatever is in the names."""
+    """Decoding undoes encoding in both dialects, with any names."""
     assert decode_body(type(body), encode_body(body, dialect)) == body
 
 
@@ -198,7 +198,7 @@ def test_cluster_info_is_written_as_stock_name_servers_do() -> None:
     ],
 )
 def test_bad_bodies_are_refused_by_name(bad: bytes, reason: str) -> None:
-    """The text says which member, or which character."""
+    """A bad body is refused with its member, or its character."""
     with pytest.raises(BadInput, match=reason):
         decode_body(TopicRouteData, bad)
 

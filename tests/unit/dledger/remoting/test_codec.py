@@ -52,7 +52,7 @@ def route_request(encoding: HeaderEncoding) -> Command:
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 def test_a_request_is_encoded_to_the_golden_bytes(encoding: HeaderEncoding) -> None:
-    """Length, encoding and header length, header, body: as RocketMQ lays them out."""
+    """A request is laid out as RocketMQ's: length, encoding, header length, header, body."""
     assert b"".join(encode_frame(route_request(encoding))) == frame(
         encoding, HEADERS[encoding], b"body"
     )
@@ -163,7 +163,7 @@ def test_an_unknown_language_is_none_and_a_missing_one_java(
 
 
 def test_json_of_other_implementations_is_tolerated() -> None:
-    """Blanks, nulls, unknown members, numbers as strings, numbers and booleans as values."""
+    """JSON may have blanks, nulls, unknown members, and numbers as strings."""
     command = decode_frame(
         payload(
             0,
@@ -239,7 +239,7 @@ def test_random_bytes_never_raise_anything_else(encoding: int, header: bytes) ->
 def test_a_flipped_byte_never_raises_anything_else(
     encoding: HeaderEncoding, data: st.DataObject
 ) -> None:
-    """Nearly right input is the harder case."""
+    """A flipped byte of a right frame raises FrameError or nothing."""
     header = bytearray(HEADERS[encoding])
     header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
     with suppress(FrameError):

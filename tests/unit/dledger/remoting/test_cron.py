@@ -176,7 +176,7 @@ def test_the_hour_that_is_skipped_and_the_one_that_is_repeated(
     ],
 )
 def test_a_wrong_expression_is_told_where(text: str, said: str) -> None:
-    """The field by its number and its name, and what it may be."""
+    """A wrong expression is refused with its field's number, name and possible values."""
     with pytest.raises(BadInput) as caught:
         parse_cron(text)
     assert said in str(caught.value)

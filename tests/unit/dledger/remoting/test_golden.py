@@ -62,7 +62,7 @@ def payload(command: Command) -> memoryview:
     [pytest.param(source, frame, id=f"{source} {name}") for source, name, frame in CAPTURED],
 )
 def test_what_a_stock_client_wrote_is_read(source: str, frame: bytes) -> None:
-    """Frame, typed header and body; written again by us and read again, it is the same request."""
+    """A stock client's frame, header and body are read, and stay the same when written anew."""
     client, _, encoding = source.partition("-")
 
     command = decode_frame(memoryview(frame)[4:])
@@ -109,7 +109,7 @@ def text(value: object) -> str:
 
 
 def test_the_binary_header_is_written_as_java_writes_it() -> None:
-    """Byte for byte, fields in the order in which they came."""
+    """The binary header is written as by Java, byte for byte, fields in their order."""
     frames = json.loads((GOLDEN / "java5-rocketmq.json").read_text())["frames"]
 
     for frame in map(bytes.fromhex, frames.values()):
@@ -118,7 +118,7 @@ def test_the_binary_header_is_written_as_java_writes_it() -> None:
 
 
 def test_every_kind_of_client_was_captured() -> None:
-    """Java with both header encodings, Go, Node and C++."""
+    """Captures have Java with both header encodings, Go, Node and C++."""
     assert {path.stem for path in GOLDEN.glob("*.json")} == {
         "java4-json",
         "java4-rocketmq",

@@ -98,7 +98,7 @@ def test_a_huge_bad_value_is_shown_in_part() -> None:
 
 
 def test_the_letters_of_v2_are_the_names_of_v1_in_order() -> None:
-    """RocketMQ's table: a is producerGroup ... n is brokerName."""
+    """The letters of V2 are the names of V1 in order: a is producerGroup ... n is brokerName."""
     ext: dict[str, ExtValue] = {
         "a": "PG",
         "b": "T",
@@ -135,7 +135,7 @@ def test_the_letters_of_v2_are_the_names_of_v1_in_order() -> None:
 
 
 def test_none_is_left_out_and_nothing_else() -> None:
-    """Zero, false and the empty string are values."""
+    """A field that is None is left out; zero, false and the empty text are values."""
     assert encode_header(SendMessageResponseHeader("", 0, 0)) == {
         "msgId": "",
         "queueId": 0,
@@ -144,7 +144,7 @@ def test_none_is_left_out_and_nothing_else() -> None:
 
 
 def test_a_produce_header_carries_its_runs() -> None:
-    """Lists of pairs, as msgpack gives them back."""
+    """A produce header has its runs as lists of pairs."""
     header = ProduceHeader("T", "PG", [(0, 10), (3, 2)])
     ext = encode_header(header)
     assert decode_header(ProduceHeader, Command(9001, {**ext, "runs": [[0, 10], [3, 2]]})) == header
@@ -176,7 +176,7 @@ def test_every_optional_field_defaults_to_nothing(header_type: type[Header]) -> 
 
 @pytest.mark.parametrize("header_type", all_header_types())
 def test_every_header_survives_the_trip_as_strings(header_type: type[Header]) -> None:
-    """Encoded, written as strings, and read again: the same header."""
+    """A header written as strings is read back the same."""
     samples = {str: "text", int: 7, bool: True}
     values = {}
     for field in msgspec.structs.fields(header_type):

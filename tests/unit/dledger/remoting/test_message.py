@@ -60,7 +60,7 @@ def test_properties_are_read_as_leniently_as_the_reference_does(
 
 @pytest.mark.parametrize("bad", [{"a\x01": "b"}, {"a": "b\x02"}, {"": "b"}, {"a": "\ud800"}])
 def test_properties_that_would_not_come_back_are_refused(bad: dict[str, str]) -> None:
-    """Separators inside, no name, no UTF-8."""
+    """Properties with separators inside, no name, or no UTF-8 are refused."""
     with pytest.raises(BadInput, match="propert"):
         properties_encode(bad)
 
@@ -82,7 +82,7 @@ def test_properties_that_are_no_utf8_are_refused() -> None:
     [("", 0), ("TagA", 2598919), ("a", 97), ("polygenelubricants", -(2**31)), ("é😀", 1996812)],
 )
 def test_a_tags_code_is_javas_string_hash(tag: str, code: int) -> None:
-    """Over UTF-16 units, wrapping at 32 signed bits (the value of "TagA" is from a capture)."""
+    """A tag's code is Java's hash over UTF-16 units, wrapping at 32 bits ("TagA" is captured)."""
     assert tags_code(tag) == code
 
 
@@ -128,7 +128,7 @@ items = st.builds(BatchItem, st.binary(max_size=50), st.binary(max_size=50), st.
 
 @given(st.lists(items, max_size=6))
 def test_decoding_a_batch_undoes_encoding(batch: list[BatchItem]) -> None:
-    """Bodies come back as views."""
+    """A decoded batch has its bodies as views."""
     assert list(batch_decode(batch_encode(batch))) == batch
 
 

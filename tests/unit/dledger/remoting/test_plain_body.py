@@ -40,7 +40,7 @@ def carefully(data: bytes) -> bytes | None:
 
 @pytest.mark.parametrize("body", [b"", b"x", bytes(5000)])
 def test_a_plain_record_is_read_at_once(body: bytes) -> None:
-    """The usual case: IPv4, not compressed, whole."""
+    """A plain record, with IPv4, not compressed and whole, is read at once."""
     data = memoryview(record(body, IPV4, 0))
     assert plain_body(data) == body
     assert queue_offset(data) == 77
@@ -57,7 +57,7 @@ def test_a_plain_record_is_read_at_once(body: bytes) -> None:
     ],
 )
 def test_any_other_is_left_to_the_careful_way(data: bytes) -> None:
-    """Other hosts, a compressed body, too few bytes."""
+    """A record with other hosts, a compressed body or too few bytes is read the careful way."""
     assert plain_body(memoryview(data)) is None
 
 

@@ -62,7 +62,7 @@ def record(**changes: object) -> bytes:
 
 
 def test_a_record_is_encoded_to_the_golden_bytes() -> None:
-    """Field by field as the layout says; the CRC is zlib's, without its top bit."""
+    """A record has the layout's fields, with zlib's CRC without its top bit."""
     written = record(
         queue_id=3,
         flag=7,
@@ -102,7 +102,7 @@ MESSAGES = st.lists(
 def test_many_records_are_those_that_each_would_be(
     messages: list[Fields], topic: bytes, store_host: bytes
 ) -> None:
-    """Encoded together, and with their places as filled in; refused if one of them would be."""
+    """Records encoded together are those encoded one by one, or refused if one of them is."""
     one_by_one, placed, starts = bytearray(), bytearray(), list[int]()
     try:
         for number, (body, properties, born, host, flag, system, times, before) in enumerate(
@@ -338,7 +338,7 @@ def test_an_empty_batch_is_refused() -> None:
 
 
 def test_another_topic_is_refused_also_when_longer_than_the_record() -> None:
-    """Lengths are compared before bytes."""
+    """A longer topic than the record's is refused, since lengths are compared first."""
     with pytest.raises(RecordError, match="record 0: the size"):
         RecordBatch(batch_bytes(), b"T" * 100, RUNS)
 
@@ -386,7 +386,7 @@ def test_a_record_alone_is_judged_and_placed_as_a_batch_of_one(data: st.DataObje
 
 @given(st.binary(max_size=400), st.integers(0, 300))
 def test_random_bytes_are_refused(noise: bytes, cut: int) -> None:
-    """Behind a good record or alone, whole or cut."""
+    """Random bytes behind a good record or alone, whole or cut, are refused."""
     for data in (noise, GOLDEN[:cut] + noise):
         if data in (b"", GOLDEN):
             continue

@@ -42,7 +42,7 @@ def test_equal_or_not_they_are_found(sizes: tuple[int, ...]) -> None:
 
 
 def test_any_bytes_are_judged_alike() -> None:
-    """Bytes changed, ends cut off: the same places, or the same error."""
+    """Bytes that are changed or cut give the same places, or the same error."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -85,7 +85,7 @@ async def receive(channel: Channel, count: int, chance: random.Random) -> bytes:
 async def test_bytes_arrive_whole_and_in_order_in_both_directions(
     seed: int, tmp_path: Path
 ) -> None:
-    """However the writes are cut, and whatever the socket takes of them."""
+    """Bytes arrive whole and in order, however the writes are cut."""
     chance = random.Random(seed)
     one, other = chance.randbytes(300_000), chance.randbytes(chance.choice([1, 70_000]))
     got: dict[str, bytes] = {}
@@ -127,7 +127,7 @@ async def test_what_the_other_end_may_have_read_counts_as_sent(tmp_path: Path) -
 
 
 async def test_an_end_is_an_end_and_garbage_an_error(tmp_path: Path) -> None:
-    """A cut connection reads as on a plain socket; a changed byte ends it."""
+    """A cut connection reads as on a plain socket, and a changed byte ends it."""
     async with channels(tmp_path / "a") as (ours, theirs):
         ours.close()
         await theirs.readable()
