@@ -87,7 +87,7 @@ def main() -> None:
     addresses = [f"127.0.0.1:{port}" for port in ports.split(",")]
     shapes = [tuple(map(int, shape.split("x"))) for shape in sys.argv[5].split(",")]
     own = addresses.pop(number)
-    # As it comes, but for the wait between attempts to connect, which only delays the start.
+    # Defaults, but for the wait between attempts to connect, which only delays the start.
     config = SyncObjConf(journalFile=f"{folder}/{number}.journal", connectionRetryTime=0.2)
     log = Log(own, addresses, config)
     while not log.isReady() or log.getStatus()["leader"] is None:

@@ -24,7 +24,7 @@ FLOODING = "127.0.0.2"
 class Client:
     """A connection that asks one thing at a time, or only sends."""
 
-    #: What signs each request, where rights are enforced.
+    #: Signs each request, where rights are enforced.
     sign: ClassVar[Callable[[Command], None] | None] = None
 
     def __init__(self, port: int, source: str = "127.0.0.1") -> None:

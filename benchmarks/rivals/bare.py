@@ -116,7 +116,7 @@ class Inlet:
                 break
             frames.append(self._buffer[start : start + length])
             start += length
-        # What is moved here is half a frame: behind the whole ones, which stay where they are.
+        # Only half a frame is moved: the whole ones before it stay where they are.
         if start and start == self._end:
             self._end = 0
         elif start:

@@ -129,7 +129,7 @@ class Nats:
         """Make the cluster; with an `authority` clients and servers use TLS."""
         self._folder = folder
         self._program = program
-        #: What clients trust; None for plain text.
+        #: The authority that clients trust; None for plain text.
         self.ca: Path | None = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._python = drivers.nats_py()

@@ -320,7 +320,7 @@ def main() -> int:
             runs = long_run(cluster, folder, options.seconds, options.kill_every)
             cluster.stop()
         report(runs)
-        # Whoever polls routes every 30 s may learn of a leader just before that one dies.
+        # A client that polls routes every 30 s may learn of a leader just before that one dies.
         wrong = verdicts(runs, options.seconds)
         print("\n".join(wrong) or "every promise to the applications held")
         return audit(cluster, folder, options.report) or bool(wrong)

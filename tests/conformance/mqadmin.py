@@ -95,7 +95,7 @@ LINES = (
     Line("deleteKvConfig -s {g} -k k", ("delete kv config from namespace success",)),
     Line("wipeWritePerm -b broker-b", ("wipe write perm of broker[broker-b]", "OK")),
     Line("addWritePerm -b broker-b", ("add write perm of broker[broker-b]", "OK")),
-    # What a follower is told reaches the leader.
+    # A follower's changes reach the leader.
     Line("updateTopic -b {follower} -t {t}f -r 1 -w 1", ("create topic to {follower} success",)),
     Line("updateSubGroup -b {follower} -g {g}f -r 3", ("retryMaxTimes=3",)),
     Line("deleteSubGroup -b {follower} -g {g}f", ("delete subscription group [{g}f]",)),

@@ -196,7 +196,7 @@ class LogAndModel(RuleBasedStateMachine):
         before, index = self.model.copy(), round(share * self.model.last_index)
         job = self.log.trim(index)
         if not self.idle or self.log.is_dirty:
-            # What a sync is to write to stays: a mark for the next segment, in one of old entries.
+            # Segments that a sync is to write to stay; an old one takes a mark for the next.
             index = min(index, self.log.first_index)
         assert (self.model.trim(index) is None) == (job is None)
         if job is not None:

@@ -395,7 +395,7 @@ TOPIC_FIELDS: Final[Mapping[str, ExtValue]] = {
 }
 RESET: Final[Mapping[str, ExtValue]] = OF_MANY | {"timestamp": NOW_MS, "isForce": True}
 
-#: What the broker serves is all here; `test_turns` holds that.
+#: Every code that the broker serves; `test_turns` holds that none is left out.
 REQUESTS: dict[int, Requests] = {
     **{code: sends_of(code) for code in (Code.SEND_MESSAGE_V2, Code.SEND_REPLY_MESSAGE_V2)},
     **{code: sends_of(code) for code in (Code.SEND_MESSAGE, Code.SEND_REPLY_MESSAGE)},
@@ -533,7 +533,7 @@ REQUESTS: dict[int, Requests] = {
         Code.CONSUME_MESSAGE_DIRECTLY,
         {"consumerGroup": "Many", "clientId": "member-399", "msgId": AN_ID},
     ),
-    # What deletes comes last.
+    # Deletions come last.
     Code.DELETE_SUBSCRIPTIONGROUP: asks(
         Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Many", "removeOffset": True}
     ),

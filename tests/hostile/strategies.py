@@ -82,7 +82,7 @@ property_strings = st.lists(
 seldom = st.integers(0, 9).map(lambda number: number == 9)
 bits = st.integers(0, 31).map(lambda bit: 1 << bit) | st.sampled_from([0, 0x30, 0x7FFFFFFF, -1])
 
-#: What the group holds when the first packet comes: `Group.begin` tells.
+#: State of the group when the first packet comes, filled in by `Group.begin`.
 POSITIONS: list[int] = [0]
 HANDLES: list[str] = [""]
 EPOCHS: list[int] = [1]
@@ -93,7 +93,7 @@ def known(values: list[Any]) -> st.SearchStrategy[Any]:
     return st.integers(0, 11).map(lambda number: values[number % len(values)])
 
 
-#: One record of Orders, of the size that an honest header tells.
+#: A record of Orders, of the size that an honest header tells.
 ONE_RECORD = encode_record(
     topic=b"Orders",
     queue_id=0,
@@ -103,7 +103,7 @@ ONE_RECORD = encode_record(
     born_host=host_bytes("127.0.0.1", 1),
 )
 
-#: What an honest client gives a field of this name.
+#: Values that an honest client gives a field, by its name.
 HONEST: dict[str, st.SearchStrategy[Any]] = {
     "addr": st.sampled_from(["127.0.0.1:10911", "127.0.0.1:10912"]),
     "compressed": st.just(False),
@@ -419,7 +419,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.GET_CONSUMER_RUNNING_INFO: (H.GetConsumerRunningInfoHeader, None),
     Code.CONSUME_MESSAGE_DIRECTLY: (H.ConsumeMessageDirectlyHeader, None),
 }
-#: What writes into the log is tried more often.
+#: Requests that write into the log, which are tried more often.
 WRITERS = (
     *(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.PRODUCE),
     *(Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, Code.UPDATE_CONSUMER_OFFSET),

@@ -62,7 +62,7 @@ def tags_that_are_no_text(position: int, offset: int) -> bytes:
     return first + record(position + len(first), offset + 1, properties=b"TAGS\x01\xff\x02")
 
 
-#: What old leaders wrote, by what became of the queue's end: body of (position, end).
+#: Bodies that old leaders wrote, as functions of (position, end), and how far the end moved.
 OLD: dict[str, tuple[Callable[[int, int], bytes], int]] = {
     "an offset left out": (lambda at, end: record(at, end + 1), 0),
     "an IPv6 bit over an IPv4 host": (lambda at, end: record(at, end, flags=0x10), 0),

@@ -347,7 +347,7 @@ async def terms_over(change: Change) -> tuple[list[int], Owner]:
             speaker.owner.links["n1"].send(encode_message(Denied(term)))
         await until(lambda: node.owner.ended or len(node.owner.terms) >= 3)
         heard = [*node.owner.terms]
-        # What was on the way is lost with its connection; the next one is whole.
+        # Messages on the way are lost with their connection; the next one is whole.
         await until(lambda: speaker.owner.links and node.owner.links)
         speaker.owner.links["n1"].send(encode_message(Denied(9)))
         await until(lambda: 9 in node.owner.terms)
@@ -462,7 +462,7 @@ def test_a_raving_member_ends_its_link_and_nothing_else(kind: PeerKind) -> None:
     assert reached > RAVINGS // 10
     core = node.engine.core
     assert core.term <= 3 + RAVINGS * limits.TERM_JUMP_MAX
-    # One that claimed to lead is believed in its own term, and no longer.
+    # A node that claimed to lead is believed in its own term, and no longer.
     node.connect("f")
     node.receive_append("f", core.term + 1, donor, 7, 6, commit_index=6)
     node.step()

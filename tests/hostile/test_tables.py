@@ -184,7 +184,7 @@ async def test_a_picture_does_not_change_while_it_waits_to_be_written(
 
 # -- what a leader keeps beside the state ---------------------------------------------------------
 
-#: What bounds each container: names of limits, or of what it holds one of.
+#: Bounds of each container: names of limits, or of things of which it holds one each.
 LEADERS = {
     "Flow": {"_groups": "FLOW_GATES_MAX", "_topics": "FLOW_GATES_MAX"},
     "InFlight": {"_flights": "the log's appends under way"},

@@ -277,7 +277,7 @@ def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     # With a host, as all URLs of requirements have: pips without PEP 508's exception want one.
     url = f"dledger @ git+file://localhost{ROOT}"
-    # What builds it is this environment's, as nothing is fetched from an index.
+    # The build backend is this environment's, as nothing is fetched from an index.
     build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, url]
     subprocess.run(build, check=True, timeout=300)
     (wheel,) = tmp_path.glob("dledger-*.whl")

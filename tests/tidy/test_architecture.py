@@ -37,7 +37,7 @@ PUBLIC = {"mqclient.blocking"}
 
 MODULES_MAX = 14
 ROOT_PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-# What a module that decides has no use for, nor any module that it imports.
+# Modules that the deciding ones import neither directly nor through others.
 IMPURE = {
     *("os", "mmap", "fcntl", "shutil", "tempfile", "subprocess", "signal"),
     *("socket", "select", "ssl", "trio", "anyio", "asyncio"),

@@ -65,7 +65,7 @@ class Simulation:
         self.faults = Faults(self)
         self.damages = Damages(self)
         self.repairs = Repairs(self)
-        #: What processes that wait for a repair have applied.
+        #: Index that each process had applied when it began to wait for a repair.
         self.kept: dict[str, int] = {}
         self.regrouping = Regrouping(self, self.streams["member_change"])
         for node_id in self.node_ids:

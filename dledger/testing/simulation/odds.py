@@ -86,7 +86,7 @@ class Odds:
     #: In a sealed segment, while its node runs.
     rot: float = _odds(0.004, 0.2)
     empty: float = _odds(0.2)
-    #: The same while nothing is committed yet: all that can be lost is a vote.
+    #: An empty disk while nothing is committed yet: all that can be lost is a vote.
     empty_at_birth: float = _odds(0.4)
     trim: float = _odds(0.02)
     # The operator, the client and the settings.
@@ -124,7 +124,7 @@ def draw_odds(streams: Streams) -> Odds:
     return _contest(odds, streams) if roll < 0.5 else odds
 
 
-#: What a failing run can be tried without: whatever is a fault by its odds.
+#: Odds of faults: a failing run is tried again without each of them.
 FAULTS = (
     *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
     *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),

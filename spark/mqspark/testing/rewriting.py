@@ -87,7 +87,7 @@ class StoredEntry:
     chain_crc: int
 
 
-#: What becomes of one message of a log: the messages that take its place.
+#: The messages that take the place of one message of a log.
 Edit = Callable[[StoredMessage], Sequence[StoredMessage]]
 
 

@@ -49,7 +49,7 @@ QUEUES: Final = 2
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
-#: What GROUP writes for each message that it has read, in a queue whose number is no input's.
+#: Outputs of GROUP, one for each message that it has read; its queue's number is no input's.
 OUTPUTS: Final = "Audited-outputs"
 OUTPUTS_QUEUE: Final = 10
 #: Where the parts of large bodies are.
@@ -58,7 +58,7 @@ PARTS_QUEUE: Final = 20
 #: A group whose members pop.
 POPPERS: Final = "poppers"
 DEAD_LETTERS: Final = f"%DLQ%{POPPERS}"
-#: What each sender says of its message beside the body.
+#: Keys that each sender gives its message.
 KEYS_SENT: Final = "one two"
 SAID: Final = sender_crc({KEYS: KEYS_SENT}, 0)
 MS: Final = 1_000_000
@@ -288,7 +288,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     meta |= {"tells": ["acts", "commit", "properties"]}
     meta |= {"inputs": TOPIC, "group": GROUP, "levels": {TOPIC: QUEUES}}
     with history.open("w") as file:
-        # As all that one process writes: in the order of its clock.
+        # A process writes its events in the order of its clock.
         events = sorted((event for run in runs for event in run.events), key=lambda e: int(e["t"]))
         for event in (meta, *events):
             file.write(json.dumps(event, separators=(",", ":")) + "\n")

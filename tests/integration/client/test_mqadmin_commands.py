@@ -32,8 +32,8 @@ from mqclient.commands.mqadmin import COMMANDS, main
 
 pytestmark = pytest.mark.slow
 
-#: One asks no cluster, others would change who leads or belongs to it, some leave files, users
-#: need passwords in files: each has its own test.
+#: Commands with tests of their own: some ask no cluster, or would change who leads or belongs to
+#: it, or leave files; those for users need passwords in files.
 ELSEWHERE = {
     *("verifyLog", "transferLeader", "addNode", "removeNode", "exportReplica"),
     *(name for name in COMMANDS if name.endswith("User") or "acl" in name.lower()),

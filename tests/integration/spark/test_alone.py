@@ -31,7 +31,7 @@ TWICE = 5
 COMMITTED = 8
 """The entry where copies say that what was committed ends."""
 Group = list[Replica]
-#: What the order of a queue shows, and how its offsets are changed.
+#: Kinds of disorder: the property that shows it, and how offsets are changed to bring it about.
 ORDERS: dict[str, tuple[str, Callable[[int], int]]] = {
     "left-out": ("hole", lambda offset: offset + (offset >= 20)),
     "given-twice": ("misplaced", lambda offset: offset - (offset >= 20)),

@@ -24,7 +24,7 @@ from mqspark.verdict import PROPERTIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-#: As JSON: what is no value of its field, and what is one that nobody would write.
+#: JSON that is no value of its field, or one that nobody would write.
 VALUES = [
     *("null", '""', '"x"', '"\\u0000"', '"\\ud800"', '"<b>\\u202e"', "true", "false", "0", "-1"),
     *("2147483647", "-2147483648", str(2**61 - 1), str(1 - 2**61), str(2**63), "1" + "0" * 400),

@@ -25,7 +25,7 @@ class NameServer(Handler):
 
     def __init__(self) -> None:
         self.asked = 0
-        #: What it says of the topic "Foreign".
+        #: The route of the topic "Foreign".
         self.foreign = TopicRouteData()
 
     def __call__(self, request: Command, connection: Connection) -> Command:

@@ -185,7 +185,7 @@ async def test_the_largest_that_is_taken_can_be_given_up_and_sent_again(
             assert kept["filler"] == "y" * low
             assert kept["RETRY_TOPIC"] == LONGEST_TOPIC
             assert "LEFT_OUT" not in kept
-            # As `mqadmin redriveDeadLetters` sends it.
+            # `mqadmin redriveDeadLetters` sends a dead letter like this.
             again = f"ORIGIN_MESSAGE_ID\x01{kept['ORIGIN_MESSAGE_ID']}\x02"
             assert await scene.stock(kept["filler"], again + f"UNIQ_KEY\x01{'R' * 65}\x02") == 0
             while properties_decode(record.properties).get("UNIQ_KEY") != "R" * 65:

@@ -247,7 +247,7 @@ class World:
                 instance.at = max(instance.at, attempt.end)
                 del instance.doubts[stream]
             elif isinstance(answer, Refused) and answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
-                # Who is fenced can't be told of an earlier try whose answer was lost.
+                # A fenced writer can't be told of an earlier try whose answer was lost.
                 if attempt.tries == 1 or answer.code != ResponseCode.PRODUCER_FENCED:
                     self.denied.add(attempt.tag)
                 instance.at = self.offset

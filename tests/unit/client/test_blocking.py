@@ -10,7 +10,7 @@ import mqclient
 from mqclient import blocking
 from mqclient.admin.session import Part
 
-#: What has no place without an event loop: `send_soon` gives a Future there, and never waits long.
+#: Methods that need an event loop: `send_soon` gives a Future instead, and never waits long.
 LEFT_OUT = {
     *("send_nowait", "check_open", "sending_back", "next_after", "give_back"),
     "stay_behind",

@@ -23,7 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "all": {"group": None, "assign": "all", "offsets": None},
     "file": {"group": None, "assign": "all"},
 }
-#: One that keeps nothing begins each time: it is never away.
+#: A consumer that keeps no offsets begins anew each time, so it is never away.
 BOTH = pytest.mark.parametrize(
     ("way", "away"),
     [(way, away) for way in WAYS for away in (False, True) if (way, away) != ("all", True)],

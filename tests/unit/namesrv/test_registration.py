@@ -18,7 +18,7 @@ from mqnamesrv.routing.groups import Registration
 from mqnamesrv.routing.registration import expiry_s, read_registration
 
 TOPIC_A = TopicConfig(topic_name="TopicA", read_queue_nums=4, write_queue_nums=3, perm=6)
-#: As captured from a stock 4.9.8 broker, shortened to one topic.
+#: Captured from a stock 4.9.8 broker, shortened to one topic.
 STOCK_JSON = (
     b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":2,'
     b'"timestamp":1700000000000},"topicConfigTable":{"TopicA":{"order":false,"perm":6,'

@@ -434,8 +434,8 @@ class Judge:
         voters = [voter for (of, voter), who in self._votes.items() if (of, who) == (term, node_id)]
         if not is_majority(voters, self._voters(log)):
             raise self.violation(f"{node_id} leads term {term} with the votes of {voters} only")
-        # What was committed in a later term does not bind a leader of an earlier one, although
-        # the entry itself may be older than both.
+        # A commit in a later term does not bind a leader of an earlier one, although the entry
+        # itself may be older than both.
         index = self.committed_end
         while index > 1 and self._committed_in[index] >= term:
             index -= 1

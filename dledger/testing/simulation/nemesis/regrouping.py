@@ -58,7 +58,7 @@ class Regrouping:
         self._coming: set[str] = set()
         self._leaving: dict[str, float] = {}
         self._gone: list[str] = []
-        #: What each node's config file says.
+        #: The group by each node's config file.
         self.files = dict.fromkeys(group.node_ids, initial(dict.fromkeys(group.node_ids, ADDRESS)))
 
     def step(self, leader: SimulatedNode, *, calm: bool) -> None:
