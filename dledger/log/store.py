@@ -292,7 +292,7 @@ class SegmentedLog:
             )
         self.on_cut(first_index, self.last_index)
         self._writing.write_out()
-        self._contents.begin_removal()
+        self._contents.note_removal()
         self.durable_index = min(self.durable_index, first_index - 1)
         try:
             self._cut_files(first_index)
@@ -322,6 +322,7 @@ class SegmentedLog:
             self._disk.remove(segment.path)
             self._retired.append(segment)
             self._disk.sync_folder(self.folder)
+        contents.note_removal()
         contents.cut(first_index)
         contents.segments[-1].sync()
 
@@ -378,7 +379,7 @@ class SegmentedLog:
         self._writing.check()
         header, raw_header, body = first_entry_of(head)
         self.on_cut(self.first_index, self.last_index)
-        self._contents.begin_removal()
+        self._contents.note_removal()
         try:
             with self._replacing:
                 self.replacements += 1
@@ -402,6 +403,7 @@ class SegmentedLog:
             self._disk.remove(segment.path)
         self._disk.remove(self.folder / "checkpoint")
         self._disk.sync_folder(self.folder)
+        self._contents.note_removal()
         self._retired += self._contents.replace(head)
         self._writing.was_replaced()
         self._syncing = ()

@@ -41,8 +41,8 @@ class Contents:
         self.segments = segments
         self.head = head
         self.recent: dict[int, Header] = {}
-        #: How often entries were taken away. What was begun before, a sync or the next segment's
-        #: file, no longer counts.
+        #: Another number whenever entries are taken away. What was begun before, a sync or the next
+        #: segment's file, no longer counts.
         self.generation = 0
         self._begin()
         self._end_with(last)
@@ -131,8 +131,9 @@ class Contents:
         self.end_position = last.end if last else head.base_position
         self.chain_crc = last.chain_crc if last else head.chain_crc
 
-    def begin_removal(self) -> None:
-        """Entries at the end are about to be taken away."""
+    def note_removal(self) -> None:
+        """Entries at the end are about to be taken away, or their files are gone now. Both count: a
+        thread may open such a file in between."""
         self.generation += 1
 
     def drop_last_segment(self) -> Segment:

@@ -4,7 +4,8 @@ Making a file takes as long as writing all of it, so a thread does it once the l
 full. The log may need the segment before the thread is done, or may be cut meanwhile. Invariant: a
 segment's file is never replaced, nor removed, once the log may have written to it. The crash that
 would break it: a thread makes the file anew after the log has written there, and a power loss then
-takes what was acknowledged in it.
+takes what was acknowledged in it. So a thread looks where the log ends only once it has the lock,
+without which the log can't begin the segment behind the next one.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class NextSegment:
     def prepare(self) -> PreparedSegment:
         """Create the next segment's file, durable. Slow, so it may run in a thread."""
         contents = self._contents
-        generation = contents.generation
-        base = contents.segments[-1].base_position + contents.segment_bytes
-        descriptor = self._create(segment_path(self._folder, base))
+        with self._creating:
+            generation = contents.generation
+            base = contents.segments[-1].base_position + contents.segment_bytes
+            descriptor = self._create(segment_path(self._folder, base))
         return PreparedSegment(base, descriptor, generation)
 
     def _create(self, path: Path) -> int:
@@ -55,13 +57,12 @@ class NextSegment:
         # takes the file that the first one made, and never replaces it. But a file that an attempt
         # has left which failed is replaced: its name may not be durable, and with the power went
         # whatever was acknowledged in it.
-        with self._creating:
-            if self._made == path and self._disk.size(path) is not None:
-                return self._disk.open(path)
-            self._made = None
-            descriptor = self._disk.create(path, self._contents.segment_bytes)
-            self._made = path
-            return descriptor
+        if self._made == path and self._disk.size(path) is not None:
+            return self._disk.open(path)
+        self._made = None
+        descriptor = self._disk.create(path, self._contents.segment_bytes)
+        self._made = path
+        return descriptor
 
     def adopt(self, prepared: PreparedSegment) -> None:
         """Keep a prepared segment for when it is needed.
@@ -85,7 +86,8 @@ class NextSegment:
         if self._spare is not None and self._spare.base_position == base_position:
             descriptor = self._spare.descriptor
         else:
-            descriptor = self._create(segment_path(self._folder, base_position))
+            with self._creating:
+                descriptor = self._create(segment_path(self._folder, base_position))
         self._spare = None
         return descriptor
 

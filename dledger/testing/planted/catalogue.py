@@ -76,6 +76,12 @@ PLANTED = (
     PlantedBug("rely on names that were not synced", (), storage.rely_on_unsynced_names),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug(
+        "replace a segment that has entries", (), storage.replace_a_segment_that_has_entries
+    ),
+    PlantedBug(
+        "use a segment that a cut is removing", (), storage.use_a_segment_that_a_cut_is_removing
+    ),
+    PlantedBug(
         "take a name that was not synced", (), storage.take_a_name_that_was_not_synced, seed=30
     ),
     PlantedBug("vouch for no new segment", (), storage.vouch_for_no_new_segment),

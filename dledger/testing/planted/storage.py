@@ -16,7 +16,7 @@ from dledger.log.scanning import walk
 from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.segments.contents import Contents
 from dledger.log.segments.next_segment import NextSegment
-from dledger.log.segments.segment import PreparedSegment, Segment
+from dledger.log.segments.segment import PreparedSegment, Segment, segment_path
 from dledger.log.store import SegmentedLog
 from dledger.log.writing import Writing
 from dledger.testing.disk import SimulatedDisk
@@ -81,6 +81,31 @@ def use_a_removed_segment() -> Planted:
         original(self, replace(prepared, generation=self._contents.generation))
 
     return patch.object(NextSegment, "adopt", adopt)
+
+
+def replace_a_segment_that_has_entries() -> Planted:
+    """A thread that prepares a segment looks where the log ends before it has the lock."""
+
+    def prepare(self: NextSegment) -> PreparedSegment:
+        contents = self._contents
+        generation = contents.generation
+        base = contents.segments[-1].base_position + contents.segment_bytes
+        with self._creating:
+            descriptor = self._create(segment_path(self._folder, base))
+        return PreparedSegment(base, descriptor, generation)
+
+    return patch.object(NextSegment, "prepare", prepare)
+
+
+def use_a_segment_that_a_cut_is_removing() -> Planted:
+    """A cut counts when it begins, and not again when the files are gone."""
+    original = Contents.cut
+
+    def cut(self: Contents, first_index: int) -> None:
+        self.generation -= 1
+        original(self, first_index)
+
+    return patch.object(Contents, "cut", cut)
 
 
 def take_a_name_that_was_not_synced() -> Planted:

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -193,6 +194,72 @@ def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
 
     assert last_index_after_a_restart() == 22
     with plant("use a removed segment"), pytest.raises(CorruptLog, match="missing"):
+        last_index_after_a_restart()
+
+
+class Late:
+    """A lock for a thread that comes to it late: what others do first is done before it."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        self._first: Callable[[], None] | None = first
+
+    def __enter__(self) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            first()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_thread_that_comes_late_replaces_no_segment_that_has_entries() -> None:
+    """Before a thread makes the next segment, the log needs it, and the one behind it: entries that
+    were reported durable would lie in a file without a name."""
+
+    def last_index_after_a_restart() -> int:
+        life = Life(SimulatedDisk())
+        while not life.log.wants_segment:
+            life.append(1, 1)
+        life.log.next_segment._creating = Late(life.fill)  # type: ignore[assignment]
+        life.log.adopt_segment(life.log.next_segment.prepare())
+        life.sync()
+        life.disk.stop_process()
+        return Life(life.disk).log.last_index - life.log.last_index
+
+    assert last_index_after_a_restart() == 0
+    with (
+        plant("replace a segment that has entries"),
+        pytest.raises(CorruptLog, match="although it was durable"),
+    ):
+        last_index_after_a_restart()
+
+
+def test_a_segment_that_is_made_while_a_cut_removes_it_is_not_used() -> None:
+    """A thread opens a file whose name the cut then removes."""
+
+    def last_index_after_a_restart() -> int:
+        life = Life(SimulatedDisk())
+        life.append(3, 1)
+        while len(life.log.reader.segments()) < 2:
+            life.append(1, 1)
+        life.sync()
+        remove, prepared = life.disk.remove, []
+
+        def remove_late(path: Path) -> None:
+            if not prepared:
+                prepared.append(life.log.next_segment.prepare())
+            remove(path)
+
+        with patch.object(life.disk, "remove", remove_late):
+            life.cut(3)
+        life.log.adopt_segment(prepared[0])
+        life.append(20, 2)
+        life.sync()
+        life.disk.stop_process()
+        return Life(life.disk).log.last_index
+
+    assert last_index_after_a_restart() == 22
+    with plant("use a segment that a cut is removing"), pytest.raises(CorruptLog, match="missing"):
         last_index_after_a_restart()
 
 

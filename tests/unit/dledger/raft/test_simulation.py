@@ -139,6 +139,8 @@ def test_every_planted_bug_has_a_test() -> None:
         "sleep through a lost quorum",
         "sleep through heartbeats",
         "use a removed segment",
+        "replace a segment that has entries",
+        "use a segment that a cut is removing",
         "vote anew in a new group",
         "vouch for no new segment",
         "vouch for what a cut removed",
