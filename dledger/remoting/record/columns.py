@@ -19,16 +19,15 @@ from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.record.layout import (
     BACK_FIELDS,
     BODY_AT,
-    BORN_HOST_AT,
     BORN_HOST_IPV6,
     FRONT_FIELDS,
-    HOST_IPV4_BYTES,
     HOST_IPV6_EXTRA_BYTES,
     I64,
     MAGIC,
     RECORD_OVERHEAD_BYTES,
     SIZE_AND_MAGIC,
     STORE_HOST_IPV6,
+    STORE_TIMESTAMP_AT,
     U16,
 )
 from dledger.remoting.record.view import walk
@@ -75,7 +74,7 @@ class RecordColumns:
     @property
     def store_timestamps_at(self) -> Ints:
         """Where the store timestamps lie, behind the born hosts."""
-        places: Ints = self.starts + BORN_HOST_AT + HOST_IPV4_BYTES
+        places: Ints = self.starts + STORE_TIMESTAMP_AT
         return places + self._wide(BORN_HOST_IPV6)
 
     @property
@@ -177,7 +176,7 @@ def overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 @lru_cache(maxsize=TOPIC_BYTES_MAX)
 def _tail(topic_bytes: int) -> np.dtype[np.void]:
-    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
+    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", U16.format)])
 
 
 def tails(buffer: Buffer, body_ends: Ints, topic: bytes) -> npt.NDArray[Any]:

@@ -29,6 +29,7 @@ from dledger.remoting.record.layout import (
     I32,
     I64,
     MAGIC,
+    OFFSETS,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
@@ -56,7 +57,6 @@ _FIXED = {
     for store, (_, store_bit) in _HOSTS.items()
 }
 _NO_HOST_BITS = ~HOST_BITS
-_PLACE = struct.Struct(">qq")
 #: Where the store timestamp lies, by the flag bit of the born host.
 _STORED_AT = {bit: BORN_HOST_AT + length for length, (bit, _) in _HOSTS.items()}
 _SHORT = struct.Struct(">h")
@@ -200,7 +200,7 @@ def place_records(
     """Fill in where records of one queue went, which begin at `starts`, and when they were stored.
     `first_position` is that of the buffer."""
     stored = I64.pack(store_timestamp_ms)
-    pack, offset = _PLACE.pack_into, first_offset
+    pack, offset = OFFSETS.pack_into, first_offset
     for start in starts:
         pack(buffer, start + QUEUE_OFFSET_AT, offset, first_position + start)
         at = start + _STORED_AT[buffer[start + SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6]

@@ -26,8 +26,6 @@ CRC_MASK = 0x7FFF_FFFF
 HOST_IPV4_BYTES = 8
 HOST_IPV6_BYTES = 20
 HOST_IPV6_EXTRA_BYTES = HOST_IPV6_BYTES - HOST_IPV4_BYTES
-#: A record with IPv4 hosts without its body, topic and properties.
-RECORD_OVERHEAD_BYTES = 91
 
 # Bits of the system flag (RocketMQ's MessageSysFlag).
 COMPRESSED = 0x1
@@ -76,9 +74,15 @@ U32 = struct.Struct(">I")
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
 
-# Where body length and body lie in a record of two IPv4 hosts.
-BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK.size
+#: The queue offset and the physical offset behind it.
+OFFSETS = struct.Struct(">" + FRONT_FIELDS["queue_offset"] + FRONT_FIELDS["physical_offset"])
+
+# Where store timestamp, body length and body lie in a record of two IPv4 hosts.
+STORE_TIMESTAMP_AT = BORN_HOST_AT + HOST_IPV4_BYTES
+BODY_AT = STORE_TIMESTAMP_AT + I64.size + HOST_IPV4_BYTES + BACK.size
 BODY_LENGTH_AT = BODY_AT - U32.size
+#: A record with IPv4 hosts without its body, topic and properties.
+RECORD_OVERHEAD_BYTES = BODY_AT + 1 + U16.size
 
 
 def body_at(record: Buffer) -> int:

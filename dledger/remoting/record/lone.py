@@ -19,22 +19,22 @@ from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_CRC_AT,
     BODY_LENGTH_AT,
-    BORN_HOST_AT,
     BORN_HOST_IPV6,
     CRC_MASK,
     FRONT,
     HOST_IPV4_BYTES,
+    I64,
     MAGIC,
+    OFFSETS,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
+    STORE_TIMESTAMP_AT,
     U16,
     U32,
 )
 from dledger.remoting.record.view import first_unique_key
 
-_PLACE = struct.Struct(">qq")
-_STORED = struct.Struct(f">q{HOST_IPV4_BYTES}s")
-_STORED_AT = BORN_HOST_AT + HOST_IPV4_BYTES
+_STORED = struct.Struct(f"{I64.format}{HOST_IPV4_BYTES}s")
 _FLAGS_HERE = SYS_FLAGS_ALLOWED & ~BORN_HOST_IPV6
 
 
@@ -71,8 +71,8 @@ class LoneRecord:
         store_host: bytes,
     ) -> None:
         """Fill in where the record went; see `RecordBatch.place`."""
-        _PLACE.pack_into(self.buffer, QUEUE_OFFSET_AT, queue_offsets[0], position)
-        _STORED.pack_into(self.buffer, _STORED_AT, store_timestamp_ms, store_host)
+        OFFSETS.pack_into(self.buffer, QUEUE_OFFSET_AT, queue_offsets[0], position)
+        _STORED.pack_into(self.buffer, STORE_TIMESTAMP_AT, store_timestamp_ms, store_host)
 
 
 def parse_records(

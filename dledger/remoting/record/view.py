@@ -34,6 +34,7 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     SIZE_AND_MAGIC,
+    STORE_TIMESTAMP_AT,
     SYS_FLAG_AT,
     SYS_FLAG_LOW_BYTE_AT,
     U16,
@@ -46,7 +47,7 @@ _PLAIN = struct.Struct(f">I{SYS_FLAG_AT - BODY_CRC_AT - 4}xI{BODY_LENGTH_AT - SY
 
 _PLACE = struct.Struct(
     f">{QUEUE_ID_AT}xi{QUEUE_OFFSET_AT - QUEUE_ID_AT - 4}xqq"
-    f"{BORN_HOST_AT + HOST_IPV4_BYTES - PHYSICAL_OFFSET_AT - 8}xq{HOST_IPV4_BYTES}xi"
+    f"{STORE_TIMESTAMP_AT - PHYSICAL_OFFSET_AT - 8}xq{HOST_IPV4_BYTES}xi"
 )
 """The fields that a broker fills in, and the number of tries, of a record with IPv4 hosts."""
 

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from mqbroker.state.derived.keys import Keys
-from mqbroker.state.derived.units import UNIT, Units
+from mqbroker.state.derived.units import UNIT, UNIT_FIELDS, Units
 
 #: A unit of a queue without its check: position, size, the end of its life, tags code, store time.
-PACKED_UNIT: Final = struct.Struct(">QI4xIiq")
-
-assert PACKED_UNIT.size == UNIT.itemsize
+PACKED_UNIT: Final = struct.Struct(
+    ">" + "".join("4x" if name == "check" else kind for name, kind in UNIT_FIELDS.items())
+)
 
 
 Copies: TypeAlias = Sequence[tuple[bytes, tuple[int, int]]]

@@ -14,7 +14,6 @@ CRCs of message bodies are not checked: the leader has compared them, and the en
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
@@ -25,6 +24,7 @@ from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.message import REAL_TOPIC, TIMER_OUT_MS
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import RECORD_OVERHEAD_BYTES, Record
+from dledger.remoting.record.layout import U32
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.decisions import STAGED_MARK, StagedNote, decode_staged_note
@@ -57,7 +57,6 @@ Noted: TypeAlias = Once | GivenUp | StagedNote
 FEW: Final = 14
 """The number of records up to which they are taken apart one by one: 18 us each, and 250 us for a
 table of some."""
-_SIZE: Final = struct.Struct(">I")
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
 #: What a mark says the note is.
 _NOTES: Final[Mapping[bytes, Callable[[Buffer], Noted]]] = {
@@ -289,7 +288,7 @@ def _record(body: memoryview, start: int, position: int) -> Record:
     """The record at `start`, with its lengths checked."""
     if len(body) - start < RECORD_OVERHEAD_BYTES:
         raise Unusable(f"{len(body) - start} bytes at {position + start} are too few for a record")
-    record = Record(body[start : start + int(_SIZE.unpack_from(body, start)[0])])
+    record = Record(body[start : start + int(U32.unpack_from(body, start)[0])])
     fault = record.fault
     if fault is not None:
         raise Unusable(f"no record is at {position + start}: {fault}")

@@ -23,22 +23,22 @@ from dledger.errors import StorageError
 from dledger.log.disk import is_loss
 from mqbroker import limits
 
-UNIT: Final = np.dtype(
-    [
-        ("position", ">u8"),
-        ("size", ">u4"),
-        ("check", ">u4"),
-        ("lives", ">u4"),
-        ("tags_code", ">i4"),
-        ("store_timestamp_ms", ">i8"),
-    ]
-)
-"""A unit of a consume queue. Its check is set in a file; in memory it is 0.
+UNIT_FIELDS: Final = {
+    "position": "Q",
+    "size": "I",
+    "check": "I",
+    "lives": "I",
+    "tags_code": "i",
+    "store_timestamp_ms": "q",
+}
+"""The fields of a unit of a consume queue, each with its type as `struct` and numpy name it.
 
 `lives` is how long after its store time the message is delivered: 0 for ever, else one more than
 so many times `limits.LIVES_STEP_MS`. Earlier versions wrote the tags code with 64 bits, so all ones
 stand there before a negative one: that is for ever, too.
 """
+UNIT: Final = np.dtype([(name, f">{kind}") for name, kind in UNIT_FIELDS.items()])
+"""A unit of a consume queue. Its check is set in a file; in memory it is 0."""
 UNIT_BYTES: Final = UNIT.itemsize
 #: An array of units; fields by name, e.g. ``units["position"]``.
 Units: TypeAlias = npt.NDArray[np.void]
