@@ -6,6 +6,7 @@ request says of itself, it is refused.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +65,17 @@ CLAIMS: list[dict[str, ExtValue]] = [
     {TAG_FIELD: "00" * 16},
     {TAG_FIELD: "00" * 16, FORWARDED_BY: "n1", FORWARDED_ADMIN: True},
 ]
+
+
+def test_the_page_about_security_has_each_code_of_administration() -> None:
+    """The page has the number of each code of administration, or a range with it."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "security.md").read_text()
+    section = page.partition("## Who may administrate a broker")[2].partition("\n## ")[0]
+    codes = re.findall(r"^\| ([^|]*[0-9][^|]*) \|", section, re.MULTILINE)
+    ranges = re.findall(r"(\d+)(?: to (\d+))?", " ".join(codes))
+    named = {code for first, last in ranges for code in range(int(first), int(last or first) + 1)}
+
+    assert {name for name in ADMINISTRATION if RequestCode[name] not in named} == set()
 
 
 @pytest.mark.parametrize("secret", ["", WORD])
