@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from dledger.program.whole import Whole
+from dledger.remoting.names import PERM_INHERIT, PERM_READ, PERM_READ_WRITE, PERM_WRITE
 from mqclient.admin import Admin
 from mqclient.admin.results import TopicChange, TopicRoute
 from mqclient.commands.terminal.options import (
@@ -22,7 +23,12 @@ from mqclient.commands.terminal.options import (
 )
 from mqclient.commands.terminal.output import Table, joined, moment, plural
 
-_PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inherit"}
+_PERMISSIONS = {
+    PERM_WRITE: "write",
+    PERM_READ: "read",
+    PERM_READ_WRITE: "read, write",
+    PERM_READ_WRITE | PERM_INHERIT: "read, write, inherit",
+}
 
 
 def update_topic(
@@ -37,7 +43,8 @@ def update_topic(
         QueueCount | None, Parameter(name=["--write-queues", "-w", "--writeQueueNums"])
     ] = None,
     perm: Annotated[
-        Whole | None, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))
+        Whole | None,
+        Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=max(_PERMISSIONS))),
     ] = None,
     order: bool | None = None,
     attributes: Annotated[

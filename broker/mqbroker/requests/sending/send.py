@@ -26,7 +26,7 @@ from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import decode_header, encode_header
-from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNSENDABLE
+from dledger.remoting.names import TIMER_TOPIC, UNSENDABLE, WAITING_TOPICS
 from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from dledger.slices import drained
@@ -191,7 +191,7 @@ class SendHandler:
             first = core.record_at(stored.positions[0])
             topic, queue_id, properties = first.topic, first.queue_id, bytes(first.properties)
         recall_handle = None
-        if topic in _WHERE_MESSAGES_WAIT:
+        if topic in WAITING_TOPICS:
             waiting = names.properties_decode(properties)
             queue_id = int(waiting[names.REAL_QID])
             if topic == TIMER_TOPIC:
@@ -306,7 +306,6 @@ class SendHandler:
 
 
 _UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
-_WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
 _NOT_KEPT = tuple(f"{name}\x01" for name in (names.WAIT, *NOT_KEPT))
@@ -319,7 +318,7 @@ _ANY_DELAY = re.compile("\x02(?:{})\x01".format("|".join(names.DELAYS)))
 
 
 def _without(properties: str, not_kept: tuple[str, ...]) -> str:
-    """The properties without those that begin so, the others as they are.
+    """Properties whose names do not start with any of these prefixes, as they were.
 
     Each message of a stock client has one of them, so nothing is decoded for it.
     """
