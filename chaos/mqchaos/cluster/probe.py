@@ -221,14 +221,3 @@ async def serving(cluster: Cluster) -> None:
     """Wait until a leader serves in every group, and is routed to. Raises ClusterError."""
     async with cluster.pool() as pool:
         await Probe(cluster, pool).wait_until_serving()
-
-
-async def replace_leader(cluster: Cluster, away_s: float) -> None:
-    """Kill the first group's leader, start it again `away_s` later, and wait until all serves.
-    Raises ClusterError."""
-    async with cluster.pool() as pool:
-        leader = (await Probe(cluster, pool).wait_for_leader(cluster.layout.brokers[0])).node.name
-    cluster.kill(leader)
-    await trio.sleep(away_s)
-    cluster.start([leader])
-    await serving(cluster)

@@ -11,7 +11,7 @@ import trio
 from clusters import new_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.probe import replace_leader
+from mqchaos.cluster.probe import Probe, serving
 from mqclient import Admin, Message, Producer
 
 KILLS = 2
@@ -65,3 +65,13 @@ def in_group_of_three(folder: Path, scene: Callable[[Cluster], Awaitable[T]]) ->
     """The result of a scene on a new cluster."""
     with new_cluster(folder).running() as cluster:
         return trio.run(scene, cluster)
+
+
+async def replace_leader(cluster: Cluster, away_s: float) -> None:
+    """Kill the first group's leader, start it again `away_s` later, and wait until all serves."""
+    async with cluster.pool() as pool:
+        leader = (await Probe(cluster, pool).wait_for_leader(cluster.layout.brokers[0])).node.name
+    cluster.kill(leader)
+    await trio.sleep(away_s)
+    cluster.start([leader])
+    await serving(cluster)
