@@ -1,10 +1,10 @@
-"""Connections whose other host has vanished without a word.
+"""TCP keepalive and user timeout: they end a connection whose other host does not answer any more.
 
-A machine without power, a route that is gone, a firewall that has forgotten: nobody sends an end or
-a reset. By default the kernel repeats what is not acknowledged for a quarter of an hour, ever more
-seldom, so that even after a short cut a connection may stay silent for as long again; and of one
-that is idle it never learns. Here the kernel is told how long it may take (tcp(7)). It is another
-matter than a server that is slow: its kernel acknowledges all the same.
+After a power failure, or where a route or a firewall drops packets, no FIN and no RST arrives. By
+default the kernel sends unacknowledged data again for a quarter of an hour, at growing intervals,
+so a connection may stay silent long after a short interruption. If nothing is sent, the kernel
+never notices. These options bound both times (tcp(7)). A slow server is not ended by them: its
+kernel acknowledges.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ STAGED_ENDED_TOGETHER_MAX = 16
 """Staged entries, of a MiB each, that end by one request: it is answered when all have."""
 USERS_MAX = 10_000
 """Users of a cluster; each broker group has all of them."""
-USERS_TOLD_BYTES_MAX = 128 * MIB
+USERS_INFLATED_BYTES_MAX = 128 * MIB
 """The largest list of users and their entries that a name server accepts, in bytes after
 inflating."""
 USER_NAME_BYTES_MAX = 127
@@ -356,7 +356,7 @@ EXPORT_SEGMENTS_FREE_MIN = 2
 """Free space that a copy leaves on its disk, in segments."""
 
 # Verdicts, as people see them.
-VIOLATIONS_TOLD_MAX = 5
+VIOLATIONS_IN_TEXT_MAX = 5
 """Violations of one property in the text of a failed test case for CI."""
 VIOLATIONS_OPEN_MAX = 2
 """Violations of one property that a report's page shows at once; further ones open at a click."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 
 WARM_UP = 100
-TOLD_EACH_S = 0.05
+PRINTED_EACH_S = 0.05
 PACE_PER_S = 10_000
 PACED = 100
 
@@ -53,7 +53,7 @@ async def tell_gaps(send: Callable[[], Awaitable[bool]]) -> None:
             continue
         at = time.monotonic()
         longest, last = max(longest, at - last), at
-        if at - told > TOLD_EACH_S:
+        if at - told > PRINTED_EACH_S:
             print(f"{at:.6f} {longest:.6f}", flush=True)
             told, longest = at, 0.0
 

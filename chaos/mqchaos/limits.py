@@ -164,7 +164,7 @@ LOOK_WORK_S = 0.004
 easily."""
 SLOWNESS_MAX = 8.0
 """The largest slowness, as a factor, that excuses pauses."""
-SLOWNESS_TOLD = 1.1
+SLOWNESS_SHOWN_MIN = 1.1
 """The slowness, as a factor, from which the report mentions it."""
 
 # Plans: steady sends before a fault, and how long a node is away. A node that stands still or
@@ -245,7 +245,7 @@ SILENT_S = 1.0
 """Seconds without an acknowledgement after which the line of latencies breaks."""
 GAP_WIDTH_MIN = 1.5
 """The width in pixels from which a gap is drawn as a band."""
-FAULTS_TOLD_MAX = 6
+FAULTS_NAMED_MAX = 6
 """Faults in a chart up to which their texts are shown; with more, the texts are tooltips only."""
 JVM_END_S = 5.0
 """Seconds for Spark's JVM to end after the Python that started it; it removes its files then."""

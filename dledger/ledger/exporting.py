@@ -279,8 +279,8 @@ def digests(log: SegmentedLog, commit_index: int) -> list[tuple[int, int]]:
     """Indices of committed, durable entries, and the chain CRC of each.
 
     It speaks for all entries up to there, so members whose logs are alike have the same one at the
-    same index. Told are the last entry, and the last ones whose indices are round: so those of
-    members meet whose logs grow while they are asked.
+    same index. The last entry is in the list, and the last ones whose indices are round: members
+    whose logs grow while they are asked have one of these in common.
     """
     last = min(commit_index, log.durable_index)
     indices = {last - last % step for step in limits.DIGEST_STEPS}

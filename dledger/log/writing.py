@@ -65,7 +65,7 @@ class Writing:
     def take_unsynced(self, durable_index: int) -> tuple[Segment, ...]:
         """Take the segments that were written to, marked; the caller syncs them. Raises Fenced.
 
-        With them those that vouch for a new one now, before it.
+        A segment that now vouches for the beginning of the next one comes with it, before it.
         """
         taken, self.unsynced = tuple(self.unsynced), []
         try:

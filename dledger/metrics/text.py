@@ -57,11 +57,11 @@ CERTIFICATE_END: Final = Family(
     "gauge",
     "When the certificate in use ends, in Unix seconds.",
 )
-"""Told by servers of each kind that have a certificate."""
+"""The figure of a server that has a certificate, of each kind."""
 CLOCK: Final = Family(
     "dledger_clock_seconds", "gauge", "The server's clock as it made this page, in Unix seconds."
 )
-"""Told by servers of each kind."""
+"""The clock of a server, of each kind."""
 
 Value: TypeAlias = float | Buckets
 Sample: TypeAlias = tuple[Labels, Value]

@@ -135,6 +135,6 @@ READ_BUFFER_BYTES = 4 * MIB
 BUFFERS_PER_WRITE = 64
 """Buffers given to the kernel in one call."""
 UNACKNOWLEDGED_S = 5.0
-"""Seconds after which a peer whose host vanished without closing is given up (TCP_USER_TIMEOUT)."""
+"""Seconds after which a peer whose host does not answer any more is given up (TCP_USER_TIMEOUT)."""
 
 assert HEARTBEAT_S < SIGN_OF_LIFE_S + ACK_AGAIN_S < ELECTION_TIMEOUT_MIN_S < ELECTION_TIMEOUT_MAX_S

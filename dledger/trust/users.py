@@ -112,10 +112,10 @@ def decoded(data: Buffer) -> list[User]:
     """The users that `encoded` wrote. Raises BadInput."""
     inflater = zlib.decompressobj()
     try:
-        inflated = inflater.decompress(data, limits.USERS_TOLD_BYTES_MAX)
+        inflated = inflater.decompress(data, limits.USERS_INFLATED_BYTES_MAX)
         if not inflater.eof:
             raise BadInput(
-                f"users end early, or take more than {limits.USERS_TOLD_BYTES_MAX} bytes"
+                f"users end early, or take more than {limits.USERS_INFLATED_BYTES_MAX} bytes"
             )
         return msgspec.msgpack.decode(inflated, type=list[User])
     except (zlib.error, msgspec.MsgspecError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.limits import VIOLATIONS_TOLD_MAX
+from dledger.limits import VIOLATIONS_IN_TEXT_MAX
 from dledger.verdict.bytes_told import dump
 from dledger.verdict.form import Property, Violation
 
@@ -41,7 +41,7 @@ def _case(each: Property) -> Case:
     name = f"property {each.number}: {each.title}"
     if not each.holds:
         count = max(each.count, len(each.violations))
-        shown = [_text(violation) for violation in each.violations[:VIOLATIONS_TOLD_MAX]]
+        shown = [_text(violation) for violation in each.violations[:VIOLATIONS_IN_TEXT_MAX]]
         hidden = count - len(shown)
         shown += [f"... and {hidden:,} more"] if hidden else []
         return Case(name, "audit", f"{count:,} violations", "\n\n".join(shown))

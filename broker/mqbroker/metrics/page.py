@@ -18,7 +18,7 @@ from mqbroker.metrics.times import RequestFigures
 from mqbroker.metrics.traffic import Names, TrafficFigures
 
 _FOLDED: Final = Family(
-    "dledger_metrics_folded", "gauge", "Topics and groups that are told as _other."
+    "dledger_metrics_folded", "gauge", "Topics and groups that are counted as _other."
 )
 
 

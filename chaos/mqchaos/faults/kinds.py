@@ -221,17 +221,17 @@ def _needing(*needs: Needs) -> frozenset[str]:
 
 
 AT_PLACES: Final = _needing(Needs.PLACE)
-"""A step of these names a place."""
+"""Faults at a place of our code: a step names it."""
 ORDERED: Final = _needing(Needs.PLACE, Needs.ORDERS, Needs.CLOCK)
-"""For these brokers must take orders."""
+"""Faults for which brokers must take orders."""
 OF_NETWORK: Final = _needing(Needs.LINKS, Needs.PACKETS)
-"""For these links must pass the proxy, or be the kernel's."""
+"""Faults for which links must pass the proxy, or be the kernel's."""
 OF_PACKETS: Final = _needing(Needs.PACKETS)
-"""For these they must be the kernel's."""
+"""Faults for which links must be the kernel's."""
 OF_MEMBERS: Final = _needing(Needs.MEMBERS)
-"""For these they must be none of both."""
+"""Faults for which links must not pass the proxy, nor be the kernel's."""
 OF_OWN_DISKS: Final = _needing(Needs.OWN_DISK)
-"""For these nodes must have file systems of their own."""
+"""Faults for which nodes must have file systems of their own."""
 OF_CERTIFICATES: Final = _needing(Needs.CERTIFICATES)
-"""For these servers must have certificates."""
+"""Faults for which servers must have certificates."""
 OF_CLOCKS: Final = _needing(Needs.CLOCK)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dledger.verdict.page import Markup
 from mqchaos.faults.kinds import KINDS
-from mqchaos.limits import FAULTS_TOLD_MAX, GAP_WIDTH_MIN, SILENT_S
+from mqchaos.limits import FAULTS_NAMED_MAX, GAP_WIDTH_MIN, SILENT_S
 from mqchaos.report.drawing import (
     Scale,
     area,
@@ -41,7 +41,7 @@ class Format:
     plot_height: float
     latency_height: float
     ticks_x: int
-    told_max: int
+    named_max: int
     label_width: float = 125
     name_width: float = 28
     right: float = 16
@@ -65,7 +65,7 @@ class Format:
         return self.latency_top + self.latency_height + 26
 
 
-WIDE: Final = Format("wide", 1080, 64, 210, 110, 10, FAULTS_TOLD_MAX)
+WIDE: Final = Format("wide", 1080, 64, 210, 110, 10, FAULTS_NAMED_MAX)
 NARROW: Final = Format("narrow", 400, 56, 150, 90, 4, 0, right=10)
 
 
@@ -177,7 +177,7 @@ class _Chart:
         form, gaps = self._form, self._found.gaps
         for gap in gaps:
             caption = f"longest pause {duration(gap.length_s)}"
-            if len(gaps) <= form.told_max:
+            if len(gaps) <= form.named_max:
                 yield word(self._x.at(gap.fault.at_s) + 6, form.top + 14, caption, "tick halo")
             x = self._x.at(gap.began_s)
             width = self._x.at(gap.began_s + gap.length_s) - x
@@ -211,7 +211,7 @@ class _Chart:
         node.
         """
         faults, form = self._found.faults, self._form
-        few = len(faults) <= form.told_max
+        few = len(faults) <= form.named_max
         rows = [float("-inf")] * (2 if few else 1)
         for fault in faults:
             x = self._x.at(fault.at_s)

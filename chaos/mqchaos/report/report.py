@@ -19,7 +19,7 @@ from dledger.errors import BadInput
 from dledger.verdict.form import Verdict
 from dledger.verdict.junit import Case, cases, junit
 from mqchaos.faults.kinds import KINDS, UNDONE
-from mqchaos.limits import SLOWNESS_TOLD
+from mqchaos.limits import SLOWNESS_SHOWN_MIN
 from mqchaos.report.measure import Timeline, failovers
 from mqchaos.report.page import render
 from mqchaos.report.verdict import (
@@ -88,7 +88,7 @@ def make_report(
 
 def _about_the_machine(slowness: float, pauses_judged: bool) -> list[str]:
     """Nothing of one that is as fast as the bounds want it."""
-    if slowness < SLOWNESS_TOLD:
+    if slowness < SLOWNESS_SHOWN_MIN:
         return []
     so = (
         "so were the bounds on pauses stretched"
