@@ -32,6 +32,7 @@ from dledger.raft.messages import (
     EMPTY_RUN,
     Ack,
     Append,
+    Head,
     PeerMessage,
     Prevote,
     Prevoted,
@@ -249,6 +250,14 @@ class ScriptedNode:
         count = max(0, last - first + 1)
         previous = first - 1, donor.term_at(first - 1)
         self.receive(peer, Append(term, commit_index, *previous, self._sequence, count, run))
+
+    def begin_anew(self, peer: str, donor: Donor, first: int, last: int) -> None:
+        """A leader of term 1 has this node begin anew with `first`, and sends the rest."""
+        header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
+        fields = last, first, header.position, before.chain_crc, 7
+        self.receive(peer, Head(1, *fields, run=memoryview(donor.run(first, first))))
+        self.receive_append(peer, 1, donor, first + 1, last, commit_index=last)
+        self.step()
 
     def elect(self, *voters: str) -> int:
         """Wait until this node asks, let the voters grant everything; the term that it leads."""

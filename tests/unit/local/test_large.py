@@ -37,13 +37,6 @@ def content(size: int, number: int = 0) -> bytes:
     return random.Random(SEED + number).randbytes(size)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies from 1,000 bytes on are large, and a part has 400: for speed."""
-    monkeypatch.setattr("mqclient.producing.producer.MESSAGE_BODY_BYTES_MAX", 1000)
-    monkeypatch.setattr(limits, "LARGE_PART_BYTES", 400)
-
-
 async def test_a_large_body_arrives_as_it_was_sent() -> None:
     """A body of ten MiB arrives with its keys and tags, in order, though leaders die."""
     body = content(10 * MIB + 7)

@@ -75,13 +75,6 @@ async def all_of(consumer: Consumer, chance: random.Random, *, many: bool) -> li
         found += got
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies from 1,000 bytes on are large, and a part has 400: for speed."""
-    monkeypatch.setattr("mqclient.producing.producer.MESSAGE_BODY_BYTES_MAX", 1000)
-    monkeypatch.setattr(limits, "LARGE_PART_BYTES", 400)
-
-
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
 @pytest.mark.usefixtures("small")
 async def test_it_gives_what_poll_gives(monkeypatch: pytest.MonkeyPatch, wanted: str | Sql) -> None:

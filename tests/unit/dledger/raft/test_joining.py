@@ -240,15 +240,6 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     assert machine.applied_index == 300
 
 
-def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
-    """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
-    header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
-    fields = end, first, header.position, before.chain_crc, 7
-    node.receive("f", Head(1, *fields, run=donor.run(first, first)))
-    node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
-    node.step()
-
-
 def given_the_state(node: ScriptedNode, index: int) -> None:
     """The leader sends the state as of an entry."""
     node.receive("f", State(1, index, 5, 0, crc32(b"state"), run=b"state"))
@@ -273,7 +264,7 @@ def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() 
         donor, machine = Donor(), Portable()
         donor.add(1, 300)
         node = ScriptedNode(machine=machine)
-        given_a_head(node, donor, 100, 300)
+        node.begin_anew("f", donor, 100, 300)
         said = hears_the_leader(node, donor, 300)
         given_the_state(node, 280)
         assert machine.applied_index == 300
@@ -297,7 +288,7 @@ def test_a_follower_whose_state_is_older_on_disk_than_in_memory_is_not_counted_e
     node.receive_append("f", 1, donor, 2, 99, commit_index=99)
     node.step()
     machine.saved_index = 60
-    given_a_head(node, donor, 100, 300)
+    node.begin_anew("f", donor, 100, 300)
     assert machine.applied_index == 300
     assert hears_the_leader(node, donor, 300) == [PeerKind.LEARNED]
     machine.saved_index = 99
@@ -312,7 +303,7 @@ def test_a_node_becomes_eligible_only_with_a_saved_state() -> None:
         donor, machine = Donor(), Portable()
         donor.add(1, 300)
         node = that_is_not_eligible(machine=machine)
-        given_a_head(node, donor, 100, 300)
+        node.begin_anew("f", donor, 100, 300)
         given_the_state(node, 280)
         machine.saved_index = saved_index
         node.receive("f", Eligible(1, 300))
@@ -330,7 +321,7 @@ def test_a_leader_commits_nothing_before_its_state_is_saved() -> None:
     donor, machine = Donor(), Portable()
     donor.add(1, 300)
     node = ScriptedNode(machine=machine)
-    given_a_head(node, donor, 100, 300)
+    node.begin_anew("f", donor, 100, 300)
     given_the_state(node, 280)
     term = node.elect("g")
     noop_index = node.log.last_index
@@ -349,7 +340,7 @@ def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
         donor, disk, machine = Donor(), SimulatedDisk(), Portable()
         donor.add(1, 300)
         node = ScriptedNode(disk=disk, machine=machine)
-        given_a_head(node, donor, 100, 300)
+        node.begin_anew("f", donor, 100, 300)
         assert (node.engine.core.commit_index, machine.applied) == (300, [])
         disk.flip_bit(
             segment_path(FOLDER, 0), donor.log.reader.header(170).position + HEADER_BYTES, 3

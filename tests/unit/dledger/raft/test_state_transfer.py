@@ -13,7 +13,6 @@ from dledger.raft.messages import (
     Append,
     Confirm,
     Confirmed,
-    Head,
     Learned,
     State,
     Wanted,
@@ -24,15 +23,6 @@ from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 
 SLICES = 5
 TABLES = 4
-
-
-def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
-    """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
-    header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
-    fields = end, first, header.position, before.chain_crc, 7
-    node.receive("f", Head(1, *fields, run=donor.run(first, first)))
-    node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
-    node.step()
 
 
 class Large(Recorder):
@@ -175,7 +165,7 @@ def given(donor: Donor, first: int) -> ScriptedNode:
     """A node that begins anew with entry `first` of f's log, and takes the first slice of f's
     state."""
     node = ScriptedNode(machine=Large())
-    given_a_head(node, donor, first, 300)
+    node.begin_anew("f", donor, first, 300)
     node.receive("f", State(1, 295, 5, 0, crc32(b"state"), run=b"state"))
     node.take("f")
     node.engine.step()
@@ -204,7 +194,7 @@ def test_a_state_is_not_taken_over_if_the_log_has_begun_anew_meanwhile() -> None
     donor = Donor()
     donor.add(1, 500)
     node = given(donor, 290)
-    given_a_head(node, donor, 400, 500)
+    node.begin_anew("f", donor, 400, 500)
     assert node.machine.applied_index == 0
     node.now += 5.0
     node.take("f")
