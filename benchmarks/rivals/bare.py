@@ -80,7 +80,7 @@ class File:
         self._end += len(data)
 
     def sync(self) -> None:
-        """Make it durable, if this run wants that."""
+        """Make all that was written durable, if this run wants that."""
         if self.fsync:
             os.fdatasync(self._file)
 

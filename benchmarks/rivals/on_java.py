@@ -161,7 +161,7 @@ class RocketMq5:
         return {node: pid for node, pid in found.items() if pid is not None}
 
     def prepare(self, topic: str) -> None:
-        """The first send makes it."""
+        """Do nothing: the first send makes the topic."""
 
     def leader(self, topic: str) -> str:
         """The node that the name server calls the master."""
@@ -313,7 +313,7 @@ class RocketMq:
         return {node: int(path.read_text()) for node, path in files.items() if path.exists()}
 
     def prepare(self, topic: str) -> None:
-        """The first send makes it."""
+        """Do nothing: the first send makes the topic."""
 
     def leader(self, topic: str) -> str:
         """The node that the name server calls the leader."""

@@ -65,7 +65,7 @@ class Start(Protocol):
     """Starts a cluster, for as long as a block lasts."""
 
     def __call__(self, *, fsync: bool) -> AbstractContextManager[System]:
-        """Start it, syncing each write or not."""
+        """Start a cluster that syncs each write, or none."""
 
 
 class Ours:
@@ -83,7 +83,7 @@ class Ours:
         return {node: pid for node, pid in found.items() if pid is not None}
 
     def prepare(self, topic: str) -> None:
-        """The first send makes it."""
+        """Do nothing: the first send makes the topic."""
 
     def leader(self, topic: str) -> str:
         """The node that leads now."""

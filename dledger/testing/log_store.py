@@ -222,7 +222,7 @@ class OnRealDisk(OnDisk):
         super().__init__(self._failing, folder)
 
     def open(self) -> SegmentedLog:
-        """Open it; somebody has made room."""
+        """Open the log, after somebody has made room."""
         self._failing.full = False
         return super().open()
 

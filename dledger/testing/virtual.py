@@ -118,7 +118,7 @@ class VirtualWorld(World):
         *arguments: *ArgumentsT,
         abandon_on_cancel: bool = False,
     ) -> ResultT:
-        """Do it now: a clock that jumps would not wait for a thread."""
+        """Do work now, as a clock that jumps would not wait for a thread."""
         await checkpoint()
         return work(*arguments)
 

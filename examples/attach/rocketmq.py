@@ -173,7 +173,7 @@ def wait_for(port: int) -> None:
 
 
 def up(directory: Path, port: int, client: Path | None) -> None:
-    """Start all of it on new files."""
+    """Start a name server and brokers on new files."""
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "namesrv").mkdir(parents=True)
     (directory / "ports.json").write_text(json.dumps(port))

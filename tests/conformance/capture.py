@@ -108,7 +108,7 @@ def requests(stream: bytes) -> dict[int, bytes]:
 
 
 def capture(client: Client, argv: list[str], name: str, cluster: Cluster, folder: Path) -> None:
-    """Run one driver and write what it sent."""
+    """Run one driver and write down the streams that it sent."""
     layout = cluster.layout
     watch = Watch({layout.namesrvs[0].port, *(node.port for node in layout.nodes)})
     try:

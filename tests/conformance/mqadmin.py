@@ -186,7 +186,7 @@ class Stock:
 
 
 def judge(stock: Stock, line: Line, printed: str) -> None:
-    """Raise AssertionError unless it printed what it must."""
+    """Judge what a command printed: AssertionError unless it is as its line says."""
     for words in line.shows:
         assert stock.fill(words) in printed, f"{words!r} is missing in:\n{printed}"
     assert line.refused or "Exception" not in printed, printed

@@ -75,7 +75,7 @@ class LogAndModel(RuleBasedStateMachine):
         return max(self.model.commit_index, self.model.first_index)
 
     def do(self, operation: Callable[[LogStore], object]) -> None:
-        """Do it to both. If the node dies on the way, it is done, or not, or in part."""
+        """Run an operation on both logs: done, or in part, or not, if the node dies meanwhile."""
         before = self.model.copy()
         operation(self.model)
         try:
@@ -149,7 +149,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.idle)
     @rule()
     def begin_sync(self) -> None:
-        """A thread makes durable what is there now."""
+        """Begin a sync of all that is written now, which another rule ends."""
         try:
             job, writes = self.log.start_sync(), self.storage.simulated.writes
         except Crashed:
@@ -161,7 +161,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.idle)
     @rule()
     def end_sync(self) -> None:
-        """A sync is done; it covers nothing that came later."""
+        """End a sync, which covers nothing that came later."""
         assert self.syncing is not None
         (job, models_job, writes), self.syncing = self.syncing, None
         try:
@@ -192,7 +192,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.trimming is None)
     @rule(share=shares)
     def trim(self, share: float) -> None:
-        """Old segments are needed by nobody."""
+        """Drop old segments, which nobody needs."""
         before, index = self.model.copy(), round(share * self.model.last_index)
         job = self.log.trim(index)
         if not self.idle or self.log.is_dirty:
@@ -205,7 +205,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.trimming is not None)
     @rule()
     def remove_what_was_trimmed(self) -> None:
-        """A thread removes them from the disk."""
+        """Remove from the disk, in a thread, the segments that a trim has dropped."""
         assert self.trimming is not None
         try:
             self.trimming[0].run()

@@ -50,7 +50,7 @@ QUEUES = limits.QUEUES_PER_TOPIC_MAX
 
 
 def hostile_bodies() -> Iterator[bytes]:
-    """Long to read, whatever they should be."""
+    """Bodies that take long to read, as any format."""
     yield b"x" * LARGEST_BODY
     yield b"[" * LARGEST_BODY
     yield loose(b"1", 2 * MIB - 100)

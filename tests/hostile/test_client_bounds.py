@@ -251,7 +251,7 @@ CALLS: list[Call] = [
 
 @contextmanager
 def hostile(plan: dict[int, list[Spec]], others: list[Spec]) -> Iterator[None]:
-    """Make every server one with these answers."""
+    """Make every server one that gives these answers."""
     answers = {code: cycle(specs) for code, specs in plan.items()}
 
     async def opened(tasks: TaskGroup, *_: object, **__: object) -> HostilePeer:

@@ -145,7 +145,7 @@ def look(message: ReceivedMessage) -> bool:
 
 
 async def read(cluster: LocalCluster, way: str) -> None:
-    """Read so until the honest message comes."""
+    """Read a topic in one way until the honest message comes."""
     came = trio.Event()
 
     def handle(message: ReceivedMessage) -> None:

@@ -53,7 +53,7 @@ DEAR_S, CHEAP_S = 0.002, 0.0001
 
 
 class Clock:
-    """Goes when it is told to."""
+    """A clock that goes when a test moves it."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -63,7 +63,7 @@ class Clock:
 
 
 class Answering(Handler):
-    """Costs what its request says, by that clock."""
+    """Takes as long as a request's code says, by the test's clock."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

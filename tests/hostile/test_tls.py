@@ -72,7 +72,7 @@ class Server:
 async def serving(
     folder: Path, mode: Mode = Mode.ENFORCING, client_auth: ClientAuth = ClientAuth.NONE
 ) -> AsyncIterator[Server]:
-    """A server of this mode."""
+    """A server with TLS in this mode."""
     quota, taker = ConnectionQuota(), contexts(folder / "server", mode, client_auth).taker
     tls = ClientContexts.of(client(folder / "client"))
     assert tls is not None

@@ -22,7 +22,7 @@ def rows_in(picture: Encoded | Generator[None, None, Encoded]) -> Any:
 
 
 def saved_state_of(memory: Memory) -> State:
-    """The state, as a snapshot would give it back."""
+    """The state as a snapshot would give it back."""
     fields: Fields = {}
     drained(memory.picture(fields))
     return drained(decode_state(b"".join(encode_state(fields))))

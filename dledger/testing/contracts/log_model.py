@@ -299,7 +299,7 @@ class InMemory:
         return InMemory()
 
     def damage(self, header: Header) -> None:
-        """Note it for the next start."""
+        """Note a damaged entry for the next start."""
         self._damaged = header.index
 
     def fail_next_sync(self) -> None:

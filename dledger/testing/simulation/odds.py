@@ -33,7 +33,7 @@ def _odds(usual: float, share: float = 0.5) -> float:
 
 
 def _one_of(*settings: _Setting) -> _Setting:
-    """A field: one of these."""
+    """A field that is drawn from these settings."""
     setting: _Setting = _drawn(lambda rng: rng.choice(settings))
     return setting
 

@@ -60,7 +60,7 @@ class RepairingNode:
 
     @property
     def wanted_index(self) -> int:
-        """The entry that it wants next."""
+        """Index of the entry that a replica wants next."""
         return self._asking.wanted_index
 
     def step(self) -> int | None:

@@ -132,7 +132,7 @@ class Entry:
         return HEADER_BYTES + len(self.control) + sum(each.size for each in self.messages)
 
     def positions(self, begin: int) -> list[int]:
-        """Where its messages are if it begins there."""
+        """Positions of an entry's messages, if the entry begins at `begin`."""
         found, at = [], begin + HEADER_BYTES
         for message in self.messages:
             found.append(at)

@@ -60,7 +60,7 @@ class Prometheus:
         self._url = f"http://127.0.0.1:{port}/api/v1"
 
     def scrape(self, addresses: list[str]) -> None:
-        """Scrape these from now on."""
+        """Make Prometheus scrape these addresses from now on."""
         written = self._targets.with_suffix(".new")
         written.write_text(json.dumps([{"targets": addresses}]))
         written.rename(self._targets)

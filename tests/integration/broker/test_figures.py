@@ -83,7 +83,7 @@ async def told_by(addresses: list[str], path: str, told: dict[str, set[str]]) ->
 
 
 async def addresses_of(cluster: LocalCluster) -> list[str]:
-    """Where the brokers tell their figures."""
+    """Addresses at which the brokers serve their figures."""
     async with cluster.admin() as admin:
         brokers = [name for name in cluster.servers if name.startswith("broker")]
         states = [await admin.brokers.status(cluster.address(name)) for name in brokers]

@@ -76,7 +76,7 @@ class Program:
         self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, bufsize=0)
 
     def until(self, word: str, within_s: float) -> None:
-        """Wait for a line that begins so."""
+        """Wait for a line that begins with a word."""
         assert self._process.stdout is not None
         give_up_at = time.monotonic() + within_s
         line = b""

@@ -42,7 +42,7 @@ async def until_well(admin: Admin) -> None:
 
 
 async def give_one_up(cluster: LocalCluster, admin: Admin) -> None:
-    """A group that gives its first message up."""
+    """Make a group give its first message up."""
     await admin.topics.update("Lost", read_queues=1, write_queues=1)
     async with cluster.producer() as producer, cluster.consumer("DG", {"Lost": "*"}) as dead:
         await producer.send(Message("Lost", b"hopeless"))

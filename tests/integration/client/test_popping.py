@@ -60,7 +60,7 @@ async def run_until(
 
 
 async def taken(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
-    """Poll until there are `count` messages."""
+    """Messages that a consumer polls, until there are `count`."""
     found: list[PoppedMessage] = []
     with anyio.fail_after(10):
         while len(found) < count:

@@ -23,7 +23,7 @@ WAIT_S = 30.0
 
 
 def write_secret(path: Path) -> Path:
-    """A secret of its own."""
+    """Write a new secret into a file, for its user alone."""
     path.write_text(secrets.token_urlsafe(32))
     path.chmod(0o600)
     return path

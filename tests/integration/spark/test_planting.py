@@ -46,7 +46,7 @@ Found = dict[int, set[tuple[object, ...]]]
 
 @dataclass(frozen=True)
 class Copy:
-    """A run of its own, to break."""
+    """A copy of a run, to break."""
 
     run: Run
     directory: Path

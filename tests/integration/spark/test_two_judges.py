@@ -141,7 +141,7 @@ def referred(replicas: Sequence[Replica], events: Sequence[dict[str, Any]]) -> s
 
 
 def compared(finding: Finding) -> Finding:
-    """A finding with only what it is compared by."""
+    """A finding with only the fields in which both judges must agree."""
     number, what, message_id, replica, queue_id, offset = finding
     by = COMPARED[number]
     if what in {"skipped", "late"} and number == 4:

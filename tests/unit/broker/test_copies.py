@@ -123,7 +123,7 @@ class Scene:
         return record
 
     async def send_back(self, record: Record, **how: ExtValue) -> None:
-        """A consumer can't handle it."""
+        """Send a record back as a consumer that can't handle it."""
         code = RequestCode.CONSUMER_SEND_MSG_BACK
         fields = {"group": LONGEST_GROUP, "delayLevel": 0, "offset": record.physical_offset}
         answer = await ask(self.peer, code, **{**fields, **how})

@@ -35,7 +35,7 @@ class Replica:
         self.clock = LockClock(self.machine, lambda: self.group.now_s)
 
     def be_given_a_state(self) -> None:
-        """The leader's, instead of the entries up to it."""
+        """Take the leader's state instead of the entries up to it."""
         self.applied = len(self.group.log)
         locks = self.group.leader.machine.locks
         self.machine.locks.restore(*map(rows_in, locks.picture()), locks.clock_ms)

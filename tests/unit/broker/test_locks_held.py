@@ -47,7 +47,7 @@ class Members:
         ]
 
     async def unlock(self, peer: Peer, client_id: str) -> None:
-        """Give the queue up, or want it no more."""
+        """Give the queue up, or withdraw the wish for it."""
         await ask(peer, RequestCode.UNLOCK_BATCH_MQ, _body(client_id))
 
 

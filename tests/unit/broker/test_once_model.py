@@ -258,7 +258,7 @@ class World:
         self.leader.ledger.commit(1 + drawn)
 
     def dies(self, instance: Instance, drawn: int) -> None:
-        """Lose what is not committed, with its answers."""
+        """Lose the entries that are not committed, with their answers."""
         self.leader.ledger.follow("n1")
         self.leader.ledger.lead()
         self.leader.assignments.reset()

@@ -79,7 +79,7 @@ class Scene:
         self.ends[queue_id] = end + count
 
     async def pop(self) -> bool:
-        """Pop some; whether there was anything."""
+        """Pop up to 32 messages; whether any came."""
         queue_id, count = self.rng.choice([-1, -1, -1, 0, 1]), self.rng.choice([1, 3, 32])
         asked_ms = self.now_ms()
         answer = await self.peer.request(pop_request(queue_id, count), TIMEOUT_S)

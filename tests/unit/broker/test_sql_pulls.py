@@ -49,7 +49,7 @@ def pull_request(offset: int, flags: int = SUBSCRIPTION, **changed: ExtValue) ->
 
 
 async def beat(peer: Peer, subscription: SubscriptionData) -> None:
-    """The heartbeat of a consumer that subscribes so."""
+    """Send the heartbeat of a consumer with this subscription."""
     consumer = ConsumerData(GROUP, subscription_data_set=[subscription])
     await ask(peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [consumer])))
 

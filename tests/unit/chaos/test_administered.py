@@ -51,7 +51,7 @@ def passed(seconds: float, offset: int) -> GroupOffset:
 
 
 def reset(seconds: float, offset: int) -> Reset:
-    """Asked then, and noted when it has settled."""
+    """A reset that was asked at a time, and noted when it had settled."""
     return Reset(at(seconds + 2.1), at(seconds), "tool", "G", "T", "a", 0, offset)
 
 

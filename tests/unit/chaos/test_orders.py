@@ -27,7 +27,7 @@ class Starting:
         self._cluster, self._answers = cluster, answers
 
     async def start(self, seconds: float) -> None:
-        """Load modules for so long."""
+        """Load modules for some seconds."""
         await trio.sleep(seconds)
         self.say(0)
 

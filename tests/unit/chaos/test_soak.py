@@ -92,7 +92,7 @@ def headings(page: str) -> list[str]:
 
 
 def cells(page: str, first: str) -> list[str]:
-    """The row that begins with this."""
+    """Cells of the row whose first cell is this."""
     rows = [re.findall(r"<td.*?>(.*?)</td>", row) for row in page.split("<tr>")]
     (found,) = [row for row in rows if row[:1] == [first]]
     return [re.sub("<.*?>", "", cell) for cell in found]

@@ -38,7 +38,7 @@ async def read(cluster: LocalCluster, count: int) -> dict[str, tuple[SendResult,
 
 
 def told(pending: PendingSend) -> SendResult:
-    """Where its sender was told that it went."""
+    """The result that a sender was given, without its leader."""
     return msgspec.structs.replace(pending.result(), leader="")
 
 

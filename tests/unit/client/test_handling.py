@@ -47,7 +47,7 @@ def message(queue: MessageQueue, offset: int, key: str = "", body: bytes = b"x")
 
 
 async def nothing(messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
-    """Number of messages to finish: these alone."""
+    """Number of messages to finish: only these."""
     return len(messages)
 
 

@@ -38,7 +38,7 @@ Script = Callable[["Member", Command], Command | None]
 
 
 def acknowledge(member: Member, request: Command) -> Command:
-    """Store it: every run begins at offset 7."""
+    """Acknowledge a request: every run begins at offset 7."""
     runs = decode_header(ProduceHeader, request).runs
     header = ProduceResponseHeader(
         position=100, offsets=[(q, 7) for q, _ in runs], store_timestamp=1, duplicate=False

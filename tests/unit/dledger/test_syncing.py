@@ -25,7 +25,7 @@ SEGMENT_BYTES = 64 * 1024
 
 
 class Engine:
-    """Notes what became durable; `urgent` once it did."""
+    """Notes how far the log is durable, and becomes `urgent` then."""
 
     node_id = "n1"
 

@@ -29,7 +29,7 @@ class CancelAt(Coroutine[Any, Any, None]):
         self._left = step
 
     def send(self, value: Any, /) -> Any:
-        """asyncio calls this for each step."""
+        """Run one step, as asyncio asks for each; cancel the task at the chosen one."""
         self._left -= 1
         if not self._left:
             task = asyncio.current_task()
@@ -143,7 +143,7 @@ def expect_nothing_left(face: Living, directory: Path) -> None:
 
 
 def expect_no_member(cluster: ThreadedCluster) -> None:
-    """Brokers have heard that they left, or that their connections have closed."""
+    """Brokers have heard that all members left, or that their connections have closed."""
     with cluster.admin() as admin:
         for _ in range(100):
             members = sum(progress.members for progress in admin.groups.list())

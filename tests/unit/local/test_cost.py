@@ -142,7 +142,7 @@ def requests_take_no_longer_than_uncounted() -> None:
 
 
 async def sent(cluster: LocalCluster, work: Callable[[Producer], Awaitable[int]]) -> float:
-    """The cost of sending so, once all is warm."""
+    """The cost of sending in one way, once all is warm."""
     async with cluster.producer("P") as producer:
         await work(producer)
         return await cheapest(lambda: work(producer))
@@ -211,7 +211,7 @@ async def stock(cluster: LocalCluster, frames: int, per_frame: int) -> float:
 async def received(
     cluster: LocalCluster, reading: Callable[[Consumer], Awaitable[int]], count: int = 1000
 ) -> float:
-    """The cost of reading `count` messages so."""
+    """The cost of reading `count` messages in one way."""
     async with cluster.producer("P") as producer:
         for _ in range(TRIES + 2):
             await producer.send_many("T", [BODY] * count)

@@ -61,7 +61,7 @@ async def send(cluster: LocalCluster, name: str, count: int) -> list[bytes]:
 
 
 async def use(consumer: Any, way: str, message: Any, choice: int) -> None:
-    """Finish it, or send it back, or forget it."""
+    """Finish a message, or send it back, or forget it."""
     with suppress(ClientError):
         if choice == 0 and way not in ("chosen", "file"):
             await consumer.nack(message)

@@ -20,7 +20,7 @@ RETRIES = "%RETRY%G"
 
 
 async def lose(admin: Admin, topic: str) -> None:
-    """Remove it at the name servers alone."""
+    """Remove a topic at the name servers alone."""
     header = DeleteTopicInNamesrvHeader(topic=topic)
     await admin._requests.ask_every_name_server(header)
     assert topic not in {info.topic for info in await admin.topics.list()}

@@ -21,7 +21,7 @@ from mqlocal import AsyncioCluster, VirtualLoop, local_cluster, local_cluster_on
 
 
 def on_virtual_time(main: Callable[[], Awaitable[None]]) -> None:
-    """Run it in a loop whose time is virtual."""
+    """Run a coroutine in a loop whose time is virtual."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main())  # type: ignore[arg-type]
 
@@ -251,7 +251,7 @@ async def test_each_kind_of_loop_has_its_own_call() -> None:
 
 
 async def asyncio_elsewhere(main: Callable[[], Awaitable[None]]) -> None:
-    """Run it on asyncio, in a thread."""
+    """Run a coroutine on asyncio, in a thread."""
     import anyio  # noqa: PLC0415
 
     await anyio.to_thread.run_sync(lambda: asyncio.run(main()))  # type: ignore[arg-type]

@@ -224,7 +224,7 @@ class World:
 
 
 class ModelDecider(BatchDecider):
-    """A driver's part, in this world."""
+    """A driver's part in the model's world."""
 
     def __init__(self, world: World) -> None:
         self._requests: Any = SimpleNamespace(
@@ -252,7 +252,7 @@ class ModelHandler(StagedHandler):
         return SimpleNamespace(offset=offset, staged=self.group.staged[offset][0])
 
     def end(self, half: Any, tell: Callable[[Any], None], *, commit: bool) -> None:  # type: ignore[override]
-        """A move that drops it."""
+        """Drop the half message, which nobody will see."""
         assert not commit
         self.group.move(half.offset, commit=False)
         tell(None)

@@ -94,11 +94,11 @@ class Damages:
     # -- what the group can bear -----------------------------------------------------------
 
     def may_rot(self, node_id: str) -> bool:
-        """Whether a leader is left to repair it."""
+        """Whether a leader is left to repair a node whose entry rots."""
         return node_id not in self.damaged and self._bears({*self.damaged, node_id}, node_id)
 
     def may_lose_disk(self, node_id: str) -> bool:
-        """Whether what is committed survives it: a majority of the others must hold its own."""
+        """Whether commits survive the loss of a disk: most of the others must hold their own."""
         return self._bears(self.damaged, node_id)
 
     def may_belong(self, members: Collection[str], voters: Collection[str]) -> bool:

@@ -36,7 +36,7 @@ class Served:
     claims: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read the claims of its snapshot."""
+        """Read the claims of the snapshot."""
         raw = (self.store / SNAPSHOT).read_bytes()
         object.__setattr__(self, "claims", read_claims(raw))
 
@@ -106,7 +106,7 @@ class Queue:
         overwrite(self.path, number * UNIT.size, UNIT.pack(position, size, check, *more))
 
     def change(self, number: int, *, position: int = 0, size: int = 0) -> None:
-        """Move what a unit points to by so much."""
+        """Move what a unit points to."""
         was = self.unit(number)
         self.put(number, (was[0] + position, was[1] + size, *was[2:]))
 
