@@ -2,7 +2,7 @@
 
 A request starts from what an honest client would send, so that it gets past the first check, and is
 then spoilt in one or two places. Every header is spoilt by the types of its own fields, so a header
-that is added later is tried as soon as its code stands in `REQUESTS`.
+that is added later is tried, too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dledger.remoting.headers import Header
 from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset_message_id
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import encode_record
+from mqbroker.requests.unsupported import REASONS
 from mqbroker.state import control
 from mqbroker.state.aside import encode_note
 from mqbroker.state.decisions import STAGED_MARK, StagedNote
@@ -322,103 +323,45 @@ settings = st.lists(
 ).map(lambda pairs: "\n".join(f"{key}={value}" for key, value in pairs).encode())
 
 H = headers
-#: Code -> its header and its body. What the broker serves is all here; `test_packets` holds that.
-REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]] = {
-    Code.SEND_MESSAGE: (H.SendMessageHeader, None),
-    Code.SEND_MESSAGE_V2: (H.SendMessageV2Header, None),
-    Code.SEND_BATCH_MESSAGE: (H.SendMessageV2Header, stock_batches),
-    Code.SEND_REPLY_MESSAGE: (H.SendMessageHeader, None),
-    Code.SEND_REPLY_MESSAGE_V2: (H.SendMessageV2Header, None),
-    Code.PRODUCE: (H.ProduceHeader, batches),
-    Code.REGISTER_PRODUCER: (H.RegisterProducerHeader, None),
-    Code.WRITE_ONCE: (H.WriteOnceHeader, written_once),
-    Code.DECISION_OF: (H.DecisionOfHeader, None),
-    Code.STAGE: (H.StageHeader, batches),
-    Code.END_STAGED: (H.EndStagedHeader, None),
-    Code.RECALL_MESSAGE: (H.RecallMessageHeader, None),
-    Code.CONSUMER_SEND_MSG_BACK: (H.ConsumerSendMsgBackHeader, None),
-    Code.END_TRANSACTION: (H.EndTransactionHeader, None),
-    Code.PULL_MESSAGE: (H.PullMessageHeader, None),
-    Code.LITE_PULL_MESSAGE: (H.PullMessageHeader, None),
-    Code.GET_MAX_OFFSET: (H.GetMaxOffsetHeader, None),
-    Code.GET_MIN_OFFSET: (H.GetMinOffsetHeader, None),
-    Code.SEARCH_OFFSET_BY_TIMESTAMP: (H.SearchOffsetByTimestampHeader, None),
-    Code.GET_EARLIEST_MSG_STORETIME: (H.GetEarliestMsgStoretimeHeader, None),
-    Code.VIEW_MESSAGE_BY_ID: (H.ViewMessageByIdHeader, None),
-    Code.QUERY_MESSAGE: (H.QueryMessageHeader, None),
-    Code.LIST_SCHEDULED: (H.ListScheduledHeader, None),
-    Code.EXPORT_REPLICA: (H.ExportReplicaHeader, None),
-    Code.QUERY_CONSUMER_OFFSET: (H.QueryConsumerOffsetHeader, None),
-    Code.UPDATE_CONSUMER_OFFSET: (H.UpdateConsumerOffsetHeader, None),
-    Code.HEART_BEAT: (None, documents(HEARTBEAT)),
-    Code.UNREGISTER_CLIENT: (H.UnregisterClientHeader, None),
-    Code.GET_CONSUMER_LIST_BY_GROUP: (H.GetConsumerListByGroupHeader, None),
-    Code.CHECK_CLIENT_CONFIG: (None, documents(CHECK)),
-    Code.PROVE: (None, None),
-    Code.SIGN_ON: (None, None),
-    Code.CREATE_USER: (H.CreateUserHeader, documents(USER)),
-    Code.UPDATE_USER: (H.UpdateUserHeader, documents(USER)),
-    Code.DELETE_USER: (H.DeleteUserHeader, None),
-    Code.GET_USER: (H.GetUserHeader, None),
-    Code.LIST_USER: (H.ListUserHeader, None),
-    Code.CREATE_ACL: (H.CreateAclHeader, documents(ACL)),
-    Code.UPDATE_ACL: (H.UpdateAclHeader, documents(ACL)),
-    Code.DELETE_ACL: (H.DeleteAclHeader, None),
-    Code.GET_ACL: (H.GetAclHeader, None),
-    Code.LIST_ACL: (H.ListAclHeader, None),
-    Code.LIST_OBSERVED: (None, None),
-    Code.LIST_AUDITED: (H.ListAuditedHeader, None),
-    Code.VIEW_HISTORY: (H.ViewHistoryHeader, None),
-    Code.GROUP_INFO: (H.GroupInfoHeader, None),
-    Code.GET_BROKER_CONFIG: (None, None),
-    Code.GET_BROKER_RUNTIME_INFO: (None, None),
-    Code.CLEAN_EXPIRED_CONSUMEQUEUE: (None, None),
-    Code.CLEAN_UNUSED_TOPIC: (None, None),
-    Code.DELETE_EXPIRED_COMMITLOG: (None, None),
-    Code.VIEW_BROKER_STATS_DATA: (H.ViewBrokerStatsDataHeader, None),
-    Code.GET_ALL_TOPIC_CONFIG: (None, None),
-    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: (None, None),
-    Code.TRANSFER_LEADER: (H.TransferLeaderHeader, None),
-    Code.ADD_MEMBER: (H.AddMemberHeader, None),
-    Code.REMOVE_MEMBER: (H.RemoveMemberHeader, None),
-    Code.UPDATE_BROKER_CONFIG: (None, settings),
-    Code.LOCK_BATCH_MQ: (None, documents(LOCK)),
-    Code.UNLOCK_BATCH_MQ: (None, documents(LOCK)),
-    Code.QUERY_ASSIGNMENT: (None, documents(ASSIGNMENT)),
-    Code.SET_MESSAGE_REQUEST_MODE: (None, documents(MODE)),
-    Code.POP_MESSAGE: (H.PopMessageHeader, None),
-    Code.ACK_MESSAGE: (H.AckMessageHeader, None),
-    Code.BATCH_ACK_MESSAGE: (None, documents(BATCH_ACK)),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: (H.ChangeMessageInvisibletimeHeader, None),
-    Code.PEEK_MESSAGE: (H.PeekMessageHeader, None),
-    Code.NOTIFICATION: (H.NotificationHeader, None),
-    Code.POLLING_INFO: (H.PollingInfoHeader, None),
-    Code.UPDATE_AND_CREATE_TOPIC: (H.UpdateAndCreateTopicHeader, None),
-    Code.UPDATE_AND_CREATE_TOPIC_LIST: (None, documents({"topicConfigList": [TOPIC]})),
-    Code.DELETE_TOPIC_IN_BROKER: (H.DeleteTopicInBrokerHeader, None),
-    Code.QUERY_CONSUME_QUEUE: (H.QueryConsumeQueueHeader, None),
-    Code.GET_TOPIC_CONFIG: (H.GetTopicConfigHeader, None),
-    Code.GET_TOPIC_STATS_INFO: (H.GetTopicStatsInfoHeader, None),
-    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (None, documents(GROUP)),
-    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (None, documents({"groupConfigList": [GROUP]})),
-    Code.DELETE_SUBSCRIPTIONGROUP: (H.DeleteSubscriptiongroupHeader, None),
-    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: (None, None),
-    Code.GET_SUBSCRIPTIONGROUP_CONFIG: (H.GetSubscriptiongroupConfigHeader, None),
-    Code.GET_CONSUMER_CONNECTION_LIST: (H.GetConsumerConnectionListHeader, None),
-    Code.GET_PRODUCER_CONNECTION_LIST: (H.GetProducerConnectionListHeader, None),
-    Code.GET_ALL_PRODUCER_INFO: (None, None),
-    Code.QUERY_TOPICS_BY_CONSUMER: (H.QueryTopicsByConsumerHeader, None),
-    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (H.QuerySubscriptionByConsumerHeader, None),
-    Code.GET_CONSUME_STATS: (H.GetConsumeStatsHeader, None),
-    Code.GET_BROKER_CONSUME_STATS: (H.GetBrokerConsumeStatsHeader, None),
-    Code.QUERY_CONSUME_TIME_SPAN: (H.QueryConsumeTimeSpanHeader, None),
-    Code.CLONE_GROUP_OFFSET: (H.CloneGroupOffsetHeader, None),
-    Code.QUERY_TOPIC_CONSUME_BY_WHO: (H.QueryTopicConsumeByWhoHeader, None),
-    Code.INVOKE_BROKER_TO_RESET_OFFSET: (H.InvokeBrokerToResetOffsetHeader, None),
-    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (H.InvokeBrokerToGetConsumerStatusHeader, None),
-    Code.GET_CONSUMER_RUNNING_INFO: (H.GetConsumerRunningInfoHeader, None),
-    Code.CONSUME_MESSAGE_DIRECTLY: (H.ConsumeMessageDirectlyHeader, None),
+BODIES: dict[int, st.SearchStrategy[bytes]] = {
+    Code.SEND_BATCH_MESSAGE: stock_batches,
+    Code.PRODUCE: batches,
+    Code.WRITE_ONCE: written_once,
+    Code.STAGE: batches,
+    Code.HEART_BEAT: documents(HEARTBEAT),
+    Code.CHECK_CLIENT_CONFIG: documents(CHECK),
+    Code.CREATE_USER: documents(USER),
+    Code.UPDATE_USER: documents(USER),
+    Code.CREATE_ACL: documents(ACL),
+    Code.UPDATE_ACL: documents(ACL),
+    Code.UPDATE_BROKER_CONFIG: settings,
+    Code.LOCK_BATCH_MQ: documents(LOCK),
+    Code.UNLOCK_BATCH_MQ: documents(LOCK),
+    Code.QUERY_ASSIGNMENT: documents(ASSIGNMENT),
+    Code.SET_MESSAGE_REQUEST_MODE: documents(MODE),
+    Code.BATCH_ACK_MESSAGE: documents(BATCH_ACK),
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: documents({"topicConfigList": [TOPIC]}),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: documents(GROUP),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: documents({"groupConfigList": [GROUP]}),
 }
+"""The bodies of requests that have one."""
+OTHER_HEADERS: dict[int, type[Header]] = {
+    Code.SEND_BATCH_MESSAGE: H.SendMessageV2Header,
+    Code.SEND_REPLY_MESSAGE: H.SendMessageHeader,
+    Code.SEND_REPLY_MESSAGE_V2: H.SendMessageV2Header,
+    Code.LITE_PULL_MESSAGE: H.PullMessageHeader,
+}
+"""The headers of requests that have that of another one, and not one named after them."""
+
+
+def header_of(code: RequestCode) -> type[Header] | None:
+    """The header of a request; None if it has none."""
+    named = "".join(map(str.capitalize, code.name.split("_")))
+    return OTHER_HEADERS.get(code) or getattr(headers, f"{named}Header", None)
+
+
+#: Code -> its header and its body. What the broker serves is all here; `test_packets` holds that.
+REQUESTS = {code: (header_of(code), BODIES.get(code)) for code in Code if code not in REASONS}
 #: Requests that write into the log, which are tried more often.
 WRITERS = (
     *(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.PRODUCE),
