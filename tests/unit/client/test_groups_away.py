@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from answers import mqadmin
 
 from mqclient import Message
-from mqclient.commands.mqadmin import main
 from mqlocal import ThreadedCluster, local_cluster_in_thread
 
 AWAY = "broker-b"
@@ -32,16 +32,6 @@ def halved() -> Iterator[ThreadedCluster]:
         yield cluster
 
 
-def run(
-    capsys: pytest.CaptureFixture[str], cluster: ThreadedCluster, line: str
-) -> tuple[int, str, str]:
-    """Status, output, and errors of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main([*line.split(), "-n", cluster.namesrv_addr])
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -56,9 +46,9 @@ def test_what_a_group_that_is_away_has_is_told_as_left_out(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     """A list that lacks a group's rows says so, to people and to programs."""
-    status, out, _ = run(capsys, halved, line)
+    status, out, _ = mqadmin(capsys, halved, line)
     assert (status, out.count(f"not shown: what broker group {AWAY} has")) == (0, 1)
-    status, out, _ = run(capsys, halved, f"{line} -o json")
+    status, out, _ = mqadmin(capsys, halved, f"{line} -o json")
     assert (status, [AWAY in text for text in json.loads(out)["left_out"]]) == (0, [True])
 
 
@@ -67,7 +57,7 @@ def test_a_question_about_another_group_leaves_nothing_out(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     """A question about another group has a whole answer, without a note."""
-    status, out, _ = run(capsys, halved, line)
+    status, out, _ = mqadmin(capsys, halved, line)
     assert (status, AWAY in out) == (0, False)
 
 
@@ -76,7 +66,7 @@ def test_what_only_a_group_that_is_away_may_have_is_not_called_unknown(
     halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     """A topic that only an absent group may have is an error with the group's name."""
-    status, out, err = run(capsys, halved, line)
+    status, out, err = mqadmin(capsys, halved, line)
     assert (status, out) == (1, "")
     assert f"{AWAY} may have it, and is away" in err
 
@@ -94,7 +84,7 @@ def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
 ) -> None:
     """A change is made on the other groups, with status 1, until an operator retires the group."""
     for line in CHANGES:
-        status, out, err = run(capsys, halved, line)
+        status, out, err = mqadmin(capsys, halved, line)
         assert (status, out) == (1, ""), line
         assert f"done on broker-a, but not on {AWAY}: " in err
         assert "is away" in err
@@ -103,14 +93,14 @@ def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
         assert "New" not in names
         assert admin.topics.route("Ordered").order_config == "broker-a:8"
         assert any(AWAY in text for text in admin.left_out)
-    status, _, err = run(capsys, halved, f"updateTopic -t T -b {AWAY} -p 4")
+    status, _, err = mqadmin(capsys, halved, f"updateTopic -t T -b {AWAY} -p 4")
     assert (status, "is away" in err) == (1, True)
 
-    assert run(capsys, halved, f"wipeWritePerm -b {AWAY}")[0] == 0
-    status, out, _ = run(capsys, halved, "updateTopic -t T -p 6")
+    assert mqadmin(capsys, halved, f"wipeWritePerm -b {AWAY}")[0] == 0
+    status, out, _ = mqadmin(capsys, halved, "updateTopic -t T -p 6")
     assert (status, "topic T is on broker-a" in out) == (0, True)
-    assert run(capsys, halved, f"addWritePerm -b {AWAY}")[0] == 0
-    assert run(capsys, halved, "updateTopic -t T -p 6")[0] == 1
+    assert mqadmin(capsys, halved, f"addWritePerm -b {AWAY}")[0] == 0
+    assert mqadmin(capsys, halved, "updateTopic -t T -p 6")[0] == 1
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +133,7 @@ def test_a_group_without_a_leader_keeps_no_change_from_the_others(
     headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     """A change is made on the group with a leader, with status 1."""
-    status, out, err = run(capsys, headless, f"{line} --timeout 1")
+    status, out, err = mqadmin(capsys, headless, f"{line} --timeout 1")
     assert (status, out) == (1, "")
     assert f"done on broker-a, but not on {AWAY}: " in err
 
@@ -159,6 +149,6 @@ def test_what_only_a_group_without_a_leader_may_have_is_not_called_unknown(
     headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     """A change that only a group without a leader could make is its error, and not done."""
-    status, out, err = run(capsys, headless, f"{line} --timeout 1")
+    status, out, err = mqadmin(capsys, headless, f"{line} --timeout 1")
     assert (status, out) == (1, "")
     assert (AWAY in err, "done on" in err, "there is no" in err) == (True, False, False)

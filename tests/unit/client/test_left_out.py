@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
 import pytest
 import trio
+from answers import mqadmin
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 from trio.testing import MockClock
@@ -18,12 +18,10 @@ from dledger.remoting.command import Command
 from mqbroker.testing.requests import heartbeat
 from mqclient import Message
 from mqclient.admin.session import change_each
-from mqclient.commands.mqadmin import main
 from mqclient.errors import NoRoute, PartlyDone
 from mqlocal import ThreadedCluster, local_cluster, local_cluster_in_thread
 
 COUNT = 70
-LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +41,6 @@ def filled() -> Iterator[ThreadedCluster]:
         yield cluster
 
 
-def run(
-    capsys: pytest.CaptureFixture[str], cluster: ThreadedCluster, line: str
-) -> tuple[int, str, str]:
-    """Status, output, and errors of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main([*line.split(), "-n", cluster.namesrv_addr])
-    captured = capsys.readouterr()
-    out = [text for text in captured.out.splitlines() if not LOG_LINE.match(text)]
-    return int(ended.value.code or 0), "\n".join(out), captured.err
-
-
 def test_a_limit_that_cut_something_off_is_told(
     filled: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,12 +53,12 @@ def test_a_limit_that_cut_something_off_is_told(
     }
     for line, there in commands.items():
         for asked in (1, there, there + 1):
-            status, out, _ = run(capsys, filled, f"{line.format(asked)} -o json")
+            status, out, _ = mqadmin(capsys, filled, f"{line.format(asked)} -o json")
             told = json.loads(out)
             assert status == 0
             assert len(told["result"]) == min(asked, there)
             assert bool(told.get("left_out")) is (asked < there), line
-            _, table, _ = run(capsys, filled, line.format(asked))
+            _, table, _ = mqadmin(capsys, filled, line.format(asked))
             assert ("more" in table) is (asked < there), line
 
 
@@ -104,7 +91,7 @@ def test_what_is_not_there_is_not_shown_as_empty(
     said: str,
 ) -> None:
     """A name that does not exist is an error, and not an empty answer."""
-    ended, out, err = run(capsys, filled, line)
+    ended, out, err = mqadmin(capsys, filled, line)
     assert (ended, out) == (status, "")
     assert said.replace("\\", "") in err
 
@@ -193,7 +180,7 @@ def test_what_strangers_have_written_is_shown_and_not_obeyed(
         stranger, _ = portal.start_task(beat, broker.address)
         for line in SHOWN:
             for form in ("table", "json"):
-                _, out, err = run(capsys, filled, f"{line} -o {form} --timeout 3")
+                _, out, err = mqadmin(capsys, filled, f"{line} -o {form} --timeout 3")
                 odd = [c for c in out + err if not c.isprintable() and c != "\n"]
                 assert odd == [], line
                 if "Connection" in line:
