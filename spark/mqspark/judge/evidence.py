@@ -185,7 +185,7 @@ class Evidence(LogEvidence):
         replica has another one.
         """
         columns = ("identity", "broker", "queue", "queue_offset", "position", "ack_t")
-        broker = self.members.by_number(str)
+        broker = self.members.broker
         agreed = self.agreed.where("ack_t IS NOT NULL").withColumn("broker", broker)
         waiting = (
             self.waiters.where("waiting_t IS NOT NULL AND held_position_min IS NOT NULL")

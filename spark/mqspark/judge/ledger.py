@@ -168,7 +168,12 @@ class LogEvidence:
     def is_settled(self, position: Column | None = None) -> Column:
         """Whether `position` (default: the column of that name) of `broker` is settled."""
         where = F.col("position") if position is None else position
-        return where < looked_up("broker", self.settled_end)
+        return where < self._settled_end
+
+    @cached_property
+    def _settled_end(self) -> Column:
+        """The settled end of the log of `broker`."""
+        return looked_up("broker", self.settled_end)
 
     @cached_property
     def begins(self) -> dict[str, int]:

@@ -131,10 +131,14 @@ class LivesOf:
         ends: dict[str, list[int]] = {name: [] for name in self.members.brokers}
         for (broker, _), positions in self.lives.ends.items():
             ends[broker] = sorted({*ends[broker], *positions})
-        own = self.members.by_number(ends.__getitem__)
-        before = F.filter(own, lambda end: end < F.col("position"))
+        numbered = [(number, ends[name]) for number, name in enumerate(self.members.brokers)]
+        own = self.session.createDataFrame(
+            [row for row in numbered if row[1]], "broker_number long, ends array<long>"
+        )
+        before = F.filter("ends", lambda end: end < F.col("position"))
         rows = (
-            slots.where((F.size(own) > 0) & F.col("position").isNotNull())
+            slots.where(F.col("position").isNotNull())
+            .join(F.broadcast(own), "broker_number")
             .groupBy("broker_number", F.size(before).alias("place"))
             .agg(F.max("send_t").alias("sent"), F.min("ack_t").alias("acked"))
             .collect()

@@ -140,11 +140,11 @@ def _expired(evidence: Evidence) -> DataFrame:
 
 def _waiting(evidence: Evidence, condition: str) -> DataFrame:
     """Messages that had to wait."""
-    by_number = evidence.members.by_number
+    members = evidence.members
     return evidence.kept(
         evidence.waiters.where(condition)
-        .withColumn("broker", by_number(str))
-        .withColumn("begin", by_number(lambda name: evidence.begins[name]))
+        .withColumn("broker", members.broker)
+        .withColumn("begin", members.by_number(lambda name: evidence.begins[name]))
     )
 
 

@@ -6,10 +6,10 @@ which of the replicas hold something.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -18,8 +18,8 @@ from dledger.errors import ConfigError
 from mqspark.limits import REPLICAS_MAX
 from mqspark.source.planning import Replica
 
-#: Spark's type for each of Python's.
-_KINDS: Final = {int: "bigint", str: "string", list: "array<bigint>"}
+#: Ends each name in a constant: numpy takes a NUL at the end of a text away.
+_END: Final = "."
 
 
 class Members:
@@ -70,11 +70,15 @@ class Members:
         first = pa.array([replica.first_index or None for replica in self.replicas], pa.int64())
         return session.createDataFrame(pa.table(rows).append_column("first_index", first))
 
-    def by_number(self, value: Callable[[str], str | int | Sequence[int]]) -> Column:
+    def by_number(self, value: Callable[[str], int]) -> Column:
         """The result of `value` for the name of the broker with the number `broker_number`."""
-        values = [value(name) for name in self.brokers]
-        kind = next((_KINDS[type(each)] for each in values), "string")
-        return F.get(_constant(values, f"array<{kind}>"), F.col("broker_number"))
+        return F.get(_numbers([value(name) for name in self.brokers]), F.col("broker_number"))
+
+    @property
+    def broker(self) -> Column:
+        """The name of the broker with the number `broker_number`."""
+        name = F.get(_names(self.brokers), F.col("broker_number"))
+        return F.left(name, F.length(name) - len(_END))
 
     @property
     def broker_number(self) -> Column:
@@ -89,10 +93,16 @@ def looked_up(key: str, values: Mapping[str, int]) -> Column:
     Spark would search a CASE for each row from the beginning, and for each of its branches once
     more.
     """
-    return _constant(values, "map<string, bigint>")[F.col(key)]
+    place = F.array_position(_names([*values]), F.concat(key, F.lit(_END)))
+    return F.get(_numbers([*values.values()]), place - 1)
 
 
-def _constant(values: object, kind: str) -> Column:
-    """A constant as a column of Spark's. As JSON it is one call to the JVM and one node of a plan,
-    however many brokers there are; Spark reads it once, while it plans."""
-    return F.from_json(F.lit(json.dumps(values)), kind)
+def _numbers(values: Sequence[int]) -> Column:
+    """A constant array of numbers as a literal: one node of a plan, however many brokers there are,
+    which Spark need not make anew for each row that it looks at while it plans."""
+    return F.lit(np.array(values, np.int64))
+
+
+def _names(values: Sequence[str]) -> Column:
+    """A constant array of names, each with `_END`."""
+    return F.lit(np.array([name + _END for name in values], np.str_))
