@@ -97,6 +97,12 @@ BRIEF_HISTORY_BYTES_MAX = 64 * MIB
 """The size of a history up to which the JVM's optimising compiler does not pay, some 400,000
 events: it takes a third of all processor time, and the audit ends too soon to gain by it."""
 
+BRIEF_PAGE_BYTES = MIB
+"""Memory, in bytes, that each sort, aggregation and broadcast table of a brief audit takes at a
+time. Spark would take 64 MiB of a JVM that may have 4 GiB, and fill it with pages of a few rows."""
+BRIEF_CLASSES_BYTES = 192 * MIB
+"""Bytes of classes up to which the JVM does not look for unused ones: Spark uses them all."""
+
 FEW_ROWS_MAX = 20_000
 """Tables of up to this many rows, some megabytes, are held by the driver: queries on them are
 planned in a tenth of the time."""

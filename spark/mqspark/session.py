@@ -29,6 +29,8 @@ from pyspark.sql import SparkSession
 from dledger.errors import ConfigError
 from dledger.limits import MIB
 from mqspark.limits import (
+    BRIEF_CLASSES_BYTES,
+    BRIEF_PAGE_BYTES,
     DRIVER_MEMORY_BYTES_MAX,
     DRIVER_MEMORY_BYTES_MIN,
     DRIVER_MEMORY_SHARE_MAX,
@@ -129,6 +131,8 @@ def open_session(
 
 def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, str]:
     """Settings of a local session of Spark; `brief` for one that ends soon."""
+    if brief:
+        java_options += f" -XX:MetaspaceSize={BRIEF_CLASSES_BYTES // MIB}m"
     settings = {
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
@@ -163,6 +167,7 @@ def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, 
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
+        settings["spark.buffer.pageSize"] = str(BRIEF_PAGE_BYTES)
         # A shuffle has one part: there is nothing to adapt, and planning behind each costs time.
         settings["spark.sql.adaptive.enabled"] = "false"
         # To compile a query takes longer than to interpret it for a few rows.
