@@ -214,10 +214,10 @@ def test_random_bytes_never_raise_anything_else(data: bytes) -> None:
 
 def test_a_large_body_that_only_the_slow_reader_knows_is_refused_at_once() -> None:
     """A megabyte takes it most of a second, and the event loop would stand still."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with pytest.raises(BadInput, match="above"):
         decode_body(KVTable, b'{"table":{1:' + b" " * 4_000_000 + b'"x"}}')
-    assert time.perf_counter() - begun < 0.2
+    assert time.thread_time() - begun < 0.2
 
 
 def test_queues_sort_as_stock_clients_sort_them() -> None:

@@ -114,12 +114,12 @@ def test_a_large_frame_in_small_chunks_is_not_copied_again_for_each() -> None:
     """8 MiB in 1 KiB chunks takes some 30 ms; with a copy for each chunk it would be 10 s."""
     stream = stream_of(bytes(8 * MIB))
     decoder = FrameDecoder()
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for position in range(0, len(stream), 1024):
         decoder.feed(stream[position : position + 1024])
         commands = list(decoder.frames())
     assert [len(command.body) for command in commands] == [8 * MIB]
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 @pytest.mark.parametrize(
