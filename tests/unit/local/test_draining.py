@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import trio
 
+from dledger.errors import BadInput
 from mqclient import (
     ClientClosed,
     Consumer,
@@ -356,6 +359,72 @@ async def test_a_signal_drains(mode: str) -> None:
             await run_until_signal(lambda: consumer.run(handle), consumer, producer)
             assert ended == [b"x"]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+async def test_a_signal_drains_the_clients_of_all_calls_that_run() -> None:
+    """Two groups of one program are stopped by one signal, each by its own call."""
+    before = signal.getsignal(signal.SIGTERM)
+    ended = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        ended.append(message.body)
+        if len(ended) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def member(cluster: LocalCluster, group: str) -> None:
+        async with cluster.consumer(group, {"T": "*"}) as consumer:
+            await run_until_signal(lambda: consumer.run(handle), consumer)
+
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        await producer.send(Message("T", b"x"))
+        with trio.fail_after(60):
+            async with trio.open_nursery() as members:
+                for group in ("A", "B"):
+                    members.start_soon(member, cluster, group)
+    assert ended == [b"x", b"x"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.fixture
+def strays() -> Iterator[list[int]]:
+    """The signals that reach the handler which a program had before."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    ours = signal.getsignal(signal.SIGTERM)
+    yield came
+    assert signal.signal(signal.SIGTERM, before) is ours, "the handler was not restored"
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_calls_that_run_at_the_same_time_may_end_in_any_order(
+    backend: str, strays: list[int]
+) -> None:
+    """The first call ends, a signal stops the second one, and the old handler is restored."""
+    drained = []
+
+    async def first() -> None:
+        await run_until_signal(partial(anyio.sleep, 0.01))
+        with pytest.raises(BadInput, match="runs until SIGINT, SIGTERM already.*until SIGUSR1"):
+            await run_until_signal(anyio.sleep_forever, signals=(signal.SIGUSR1,))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def run() -> None:
+        stop = anyio.Event()
+
+        class Client:
+            async def drain(self, timeout_s: float) -> bool:
+                drained.append(timeout_s)
+                stop.set()
+                return True
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first)
+                await run_until_signal(stop.wait, Client(), timeout_s=7)
+
+    anyio.run(run, backend=backend)
+    assert drained == [7]
+    assert not strays
 
 
 async def test_clients_are_opened_and_closed_without_a_block() -> None:
