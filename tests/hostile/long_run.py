@@ -9,6 +9,7 @@ the run with hypothesis's report and the seed: `--seed N` begins there.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 import time
@@ -50,6 +51,8 @@ def main() -> None:
             sys.stdout.write(f"seed {number}: {test.__name__}\n")
             sys.stdout.flush()
             seed(number)(profile(given(cases)(test.hypothesis.inner_test)))()
+            gc.unfreeze()  # of its garbage: each start of a group freezes all that there is
+            gc.collect()
             tried += examples * test_packets.PACKETS_PER_EXAMPLE
         number += 1
         sys.stdout.write(f"{tried} cases in {time.monotonic() - began_s:.0f} s\n")
