@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from dledger.errors import BadInput
 from mqclient import limits
@@ -84,16 +85,17 @@ class _Listening:
                 signal.signal(each, handler)  # asyncio leaves the default one
 
 
-_listening: _Listening | None = None
+_LISTENING: RunVar[_Listening | None] = RunVar("mqclient listening", None)
+"""The listening of each event loop: a forked child has its parent's objects, but its own loop."""
 
 
 @contextmanager
 def _listen(signals: frozenset[signal.Signals]) -> Iterator[_Listening]:
     """The listening that all running calls share, until the last of them ends or a signal comes."""
-    global _listening  # noqa: PLW0603 - signals are the process's
-    if _listening is None or _listening.ended:
-        _listening = _Listening(signals)
-    ours = _listening
+    ours = _LISTENING.get()
+    if ours is None or ours.ended:
+        ours = _Listening(signals)
+        _LISTENING.set(ours)
     if ours.signals != signals:
         names, others = (
             ", ".join(sorted(s.name for s in each)) for each in (signals, ours.signals)

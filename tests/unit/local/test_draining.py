@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -425,6 +426,42 @@ def test_calls_that_run_at_the_same_time_may_end_in_any_order(
     anyio.run(run, backend=backend)
     assert drained == [7]
     assert not strays
+
+
+def test_a_child_of_a_program_that_waits_for_a_signal_waits_for_its_own() -> None:
+    """The child of a fork has an event loop of its own, whose call a signal to the child ends."""
+
+    async def child() -> None:
+        stop = anyio.Event()
+
+        class Client:
+            async def drain(self, timeout_s: float) -> bool:
+                stop.set()
+                return True
+
+        async def run() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await stop.wait()
+
+        with anyio.fail_after(10):
+            await run_until_signal(run, Client())
+
+    forked = []
+
+    async def forks() -> None:
+        if pid := os.fork():
+            forked.append(pid)
+            return
+        with suppress(BaseException):
+            asyncio.run(child())
+            os._exit(0)
+        os._exit(1)
+
+    async def parent() -> None:
+        await run_until_signal(forks)
+
+    anyio.run(parent)
+    assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 0
 
 
 async def test_clients_are_opened_and_closed_without_a_block() -> None:
