@@ -10,12 +10,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 import trio
 from clients import CACHE, tool
+from pages import fetched
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import free_ports
@@ -67,10 +68,10 @@ def exporter(namesrv_addr: str, folder: Path) -> Iterator[tuple[str, Path]]:
 def names_at(address: str) -> set[str]:
     """The names of the series that are told now; none while it starts."""
     try:
-        with urlopen(address, timeout=10) as answer:  # noqa: S310 -- the test's own server
-            lines = answer.read().decode().splitlines()
+        status, page = fetched(address)
     except OSError:
         return set()
+    lines = page.splitlines() if status == HTTPStatus.OK else ()
     return {line.partition("{")[0] for line in lines if not line.startswith("#")}
 
 

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request
 
 import pytest
+from pages import fetched
 
 from mqlocal import local_cluster_in_thread
 
@@ -60,18 +61,16 @@ def free_port() -> int:
 
 def post(url: str, order: dict[str, object]) -> int:
     """The status of the answer; tries again until the service listens."""
-    request = urllib.request.Request(url, json.dumps(order).encode(), method="POST")  # noqa: S310
+    request = Request(url, json.dumps(order).encode(), method="POST")  # noqa: S310
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310
-                status: int = answer.status
-                return status
-        except urllib.error.HTTPError as error:
-            return error.code
-        except urllib.error.URLError:
+            status, _ = fetched(request, PATIENCE_S)
+        except URLError:
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
+        else:
+            return status
 
 
 SERVERS = {

@@ -7,15 +7,16 @@ import shutil
 import subprocess
 import tempfile
 import urllib.parse
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from pages import fetched
 
 from mqchaos.cluster.processes import free_ports
 
@@ -67,12 +68,10 @@ class Prometheus:
 
     async def asked(self, path: str) -> Any:
         """Ask the server for a path. OSError also while it starts."""
-
-        def ask() -> bytes:
-            with urllib.request.urlopen(f"{self._url}/{path}", timeout=10) as answer:  # noqa: S310
-                return bytes(answer.read())
-
-        return json.loads(await trio.to_thread.run_sync(ask))["data"]
+        status, body = await trio.to_thread.run_sync(fetched, f"{self._url}/{path}")
+        if status != HTTPStatus.OK:
+            raise OSError(f"Prometheus answers {path} with {status}: {body}")
+        return json.loads(body)["data"]
 
     async def started(self) -> None:
         """Wait until the server answers."""

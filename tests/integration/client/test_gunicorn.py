@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
+from pages import fetched
 
 from mqchaos.cluster.processes import free_ports
 from mqlocal import local_cluster_in_thread
@@ -49,8 +50,8 @@ WAIT_S = 60
 
 
 def get(url: str) -> str:
-    with urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310 - an address of ours
-        said: str = answer.read().decode()
+    status, said = fetched(url, WAIT_S)
+    assert status == HTTPStatus.OK, said
     return said
 
 

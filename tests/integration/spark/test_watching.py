@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import fetched
 from pyspark.sql import SparkSession
 
 from mqclient import Columns
@@ -35,8 +35,8 @@ def test_a_query_shows_how_far_it_is_behind(
 
     def noted(figures: Figures, *what: Any) -> None:
         show(figures, *what)
-        with urllib.request.urlopen(f"http://127.0.0.1:{watched.port}/metrics") as answer:
-            shown.append((*what[1:], answer.read().decode()))
+        _, page = fetched(f"http://127.0.0.1:{watched.port}/metrics")
+        shown.append((*what[1:], page))
 
     monkeypatch.setattr(Figures, "show", noted)
     with local_cluster_in_thread(replicas=1) as cluster:
