@@ -37,7 +37,7 @@ method             event                                         state
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from enum import Enum, auto
 from typing import Protocol, SupportsBytes
 
@@ -235,16 +235,15 @@ class Kind(Enum):
 class Batch(msgspec.Struct, eq=False):
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
-    `lanes` are all that its queues belong to, if there are several. `late`: how many messages of
-    it had no outcome inside their deadlines, though they may be stored.
+    `lanes` are all that its queues belong to. `late`: how many messages of it had no outcome inside
+    their deadlines, though they may be stored.
     """
 
     topic: str
     broker_name: str
-    lane: Lane
+    lanes: tuple[Lane, ...]
     opened_s: float
     kind: Kind = Kind.SHARED
-    lanes: tuple[Lane, ...] = ()
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
     count: int = 0
@@ -293,6 +292,11 @@ class Batch(msgspec.Struct, eq=False):
             pieces = [piece for run in self.runs.values() for piece in run.pieces]
             self.body = b"".join(map(bytes, pieces))
         return self.body
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it was given out to be sent, and is not done."""
+        return self.lanes[0].in_flight is self
 
     @property
     def run_counts(self) -> list[tuple[int, int]]:
@@ -398,7 +402,18 @@ class Batch(msgspec.Struct, eq=False):
 class Lane(msgspec.Struct, eq=False):
     """A few queues of one topic, of which at most one batch is under way.
 
-    A batch of several lanes stands in each of them, and leaves when it is the next in all.
+    A batch of several lanes stands in each of them, and leaves when it is the next in all. A lane
+    changes by these methods only:
+
+    ============  ===========================================  ===================================
+    method        event                                        the batch
+    ============  ===========================================  ===================================
+    `begin`       a batch opens, to gather messages            becomes `open`
+    `close`       the open batch takes no more messages        moves from `open` to `full`
+    `send`        the first batch that waits is sent           moves to `in_flight`
+    `finish`      it is acknowledged, or has failed            leaves `in_flight`
+    `drop_empty`  messages that waited have failed or moved    leaves `open` or `full`, if empty
+    ============  ===========================================  ===================================
     """
 
     topic: str
@@ -406,17 +421,48 @@ class Lane(msgspec.Struct, eq=False):
     open: Batch | None = None
     full: deque[Batch] = field(default_factory=deque)
     in_flight: Batch | None = None
-    queued: bool = False
 
     @property
-    def next_full(self) -> Batch | None:
-        """The next batch that waits and takes no more messages, if it may be sent now."""
-        batch = self.full[0] if self.full else None
-        if batch is not None and any(
-            each.in_flight is not None or each.full[0] is not batch for each in batch.lanes
-        ):
-            return None
+    def first(self) -> Batch | None:
+        """The first batch that waits."""
+        return self.full[0] if self.full else self.open
+
+    @property
+    def next(self) -> Batch | None:
+        """The first batch that waits, if it is the first in all its lanes, and they are free."""
+        batch = self.first
+        for each in () if batch is None else batch.lanes:
+            if each.in_flight is not None or each.first is not batch:
+                return None
         return batch
+
+    @property
+    def batches(self) -> Iterator[Batch]:
+        """Every batch that is under way or waits here."""
+        every = (self.in_flight, *self.full, self.open)
+        return (batch for batch in every if batch is not None)
+
+    def begin(self, batch: Batch) -> None:
+        """A new batch gathers messages; the one before takes no more."""
+        self.close()
+        self.open = batch
+
+    def close(self) -> None:
+        """The open batch takes no more messages."""
+        if self.open is not None:
+            self.full.append(self.open)
+            self.open = None
+
+    def send(self) -> None:
+        """The first batch that waits is under way."""
+        if self.full:
+            self.in_flight = self.full.popleft()
+        else:
+            self.in_flight, self.open = self.open, None
+
+    def finish(self) -> None:
+        """The batch that was under way is acknowledged or has failed."""
+        self.in_flight = None
 
     def drop_empty(self) -> None:
         """Forget batches that wait and have no message left."""

@@ -10,7 +10,7 @@ clock. A batch for queues of several lanes waits until all of them are free.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +66,8 @@ class Accumulator:
     """How many callers wait for what was added before: meanwhile nothing lingers."""
     _turn: int = 0
     _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
-    _ready: deque[Lane] = field(default_factory=deque)
+    _ready: OrderedDict[Lane, None] = field(default_factory=OrderedDict)
+    """Lanes in line, each once, as something may have to be sent there."""
 
     def add(
         self,
@@ -92,7 +93,7 @@ class Accumulator:
         budget.messages += 1
         budget.size_bytes += size_bytes
         if not shared and (kind is not Kind.ONEWAY or self.one_queue_each):
-            self._close(lane)
+            lane.close()
 
     def _lane_number(self, kind: Kind, queue_id: int) -> int:
         if kind is Kind.ONEWAY:
@@ -115,59 +116,50 @@ class Accumulator:
         They may be more than a batch otherwise holds, so they get their own batch.
         """
         numbers = dict.fromkeys(queue_id % self.lanes_per_topic for queue_id in queue_ids)
-        lane, *others = [self._lane(topic, number) for number in numbers]
+        lanes = tuple(self._lane(topic, number) for number in numbers)
         size_bytes = sum(map(len, pieces))
         count = sum(slot.count for slot in slots)
-        if others:
-            batch = self._open_across((lane, *others), now_s)
+        if len(lanes) == 1:
+            batch = self._with_room(lanes[0], count, size_bytes, now_s)
         else:
-            batch = self._with_room(lane, count, size_bytes, now_s)
+            batch = Batch(topic, self.broker_name, lanes, now_s)
+            for lane in lanes:
+                lane.begin(batch)
+                lane.close()
+                self._line_up(lane)
         for slot, queue_id, piece in zip(slots, queue_ids, pieces, strict=True):
             batch.append(slot, queue_id, piece)
         self.budget.take(count, size_bytes)
-
-    def _open_across(self, lanes: tuple[Lane, ...], now_s: float) -> Batch:
-        """A batch that is the next in all of these lanes, behind what they hold already."""
-        batch = Batch(lanes[0].topic, self.broker_name, lanes[0], now_s, lanes=lanes)
-        for lane in lanes:
-            self._close(lane)
-            lane.full.append(batch)
-            self._queue_idle(lane)
-        return batch
 
     def take(self, now_s: float) -> Batch | None:
         """The next batch to send, or None if there is none to send at this moment."""
         for _ in range(len(self._ready)):
             if self.in_flight >= self.in_flight_max:
                 return None
-            lane = self._ready.popleft()
-            if lane.in_flight is not None:  # with a batch of several lanes
-                lane.queued = False
+            lane, _ = self._ready.popitem(last=False)
+            batch = lane.next
+            if batch is None:
                 continue
-            batch = self._next(lane, now_s)
-            if batch is None and lane.open is not None and not lane.full:
-                self._ready.append(lane)
+            if batch is lane.open and not self.flushes and now_s < batch.opened_s + self.linger_s:
+                self._ready[lane] = None
                 continue
-            lane.queued = False
-            if batch is not None:
-                for each in batch.lanes or (lane,):
-                    each.in_flight = batch
-                self.in_flight += 1
-                return batch
+            for each in batch.lanes:
+                each.send()
+            self.in_flight += 1
+            return batch
         return None
 
     def done(self, batch: Batch) -> None:
         """A batch is acknowledged or has failed: its lane goes on with the next one."""
-        if batch.lane.in_flight is not batch:
+        if not batch.under_way:
             return
         self.in_flight -= 1
         self.budget.take(-batch.count, -batch.size_bytes)
-        lanes = batch.lanes or (batch.lane,)
-        for lane in lanes:
-            lane.in_flight = None
-        for lane in lanes:
-            if lane.full or lane.open is not None:
-                self._queue(lane)
+        for lane in batch.lanes:
+            lane.finish()
+        for lane in batch.lanes:
+            if lane.first is not None:
+                self._ready.setdefault(lane)
             else:
                 # Only lanes with messages are kept, as producers of many topics look through all.
                 self._lanes.pop((lane.topic, lane.number), None)
@@ -179,15 +171,15 @@ class Accumulator:
         """
         expired: list[Slot] = []
         for lane in self._lanes.values():
-            for batch in (lane.in_flight, *lane.full, lane.open):
-                if batch is None or batch.first_deadline_s > now_s:
+            for batch in lane.batches:
+                if batch.first_deadline_s > now_s:
                     continue
                 messages, size_bytes = batch.count, batch.size_bytes
                 expired += batch.expire(now_s)
                 self.budget.take(batch.count - messages, batch.size_bytes - size_bytes)
         for lane in self._lanes.values():
             lane.drop_empty()
-            self._queue_idle(lane)
+            self._line_up(lane)
         return expired
 
     def withdraw(self, batch: Batch) -> list[tuple[list[Slot], list[bytes]]]:
@@ -198,15 +190,15 @@ class Accumulator:
         messages, size_bytes = batch.count, batch.size_bytes
         runs = batch.withdraw()
         self.budget.take(batch.count - messages, batch.size_bytes - size_bytes)
-        for lane in batch.lanes or (batch.lane,):
+        for lane in batch.lanes:
             lane.drop_empty()
         return runs
 
     def batches(self) -> Iterator[Batch]:
         """Every batch that is not done, in no particular order."""
         for lane in self._lanes.values():
-            for batch in (lane.in_flight, *lane.full, lane.open):
-                if batch is not None and batch.lane is lane:
+            for batch in lane.batches:
+                if batch.lanes[0] is lane:
                     yield batch
 
     @property
@@ -234,10 +226,10 @@ class Accumulator:
             or batch.size_bytes + size_bytes > self.batch_bytes_max
             or batch.count + count > limits.BATCH_RECORDS_MAX
         ):
-            self._close(lane)
-            batch = lane.open = Batch(lane.topic, self.broker_name, lane, now_s, kind)
+            batch = Batch(lane.topic, self.broker_name, (lane,), now_s, kind)
+            lane.begin(batch)
             if lane.in_flight is None:
-                self._queue(lane)
+                self._ready.setdefault(lane)
         return batch
 
     def _lane(self, topic: str, number: int) -> Lane:
@@ -246,29 +238,8 @@ class Accumulator:
             lane = self._lanes[topic, number] = Lane(topic, number)
         return lane
 
-    def _close(self, lane: Lane) -> None:
-        if lane.open is not None:
-            lane.full.append(lane.open)
-            lane.open = None
-
-    def _queue_idle(self, lane: Lane) -> None:
-        """Look whether a queue has something to send, unless a batch of it is under way."""
-        if lane.in_flight is None and (lane.full or lane.open is not None):
-            self._queue(lane)
-
-    def _queue(self, lane: Lane) -> None:
-        if not lane.queued:
-            lane.queued = True
-            self._ready.append(lane)
-
-    def _next(self, lane: Lane, now_s: float) -> Batch | None:
-        if lane.full:
-            batch = lane.next_full
-            for each in () if batch is None else batch.lanes or (lane,):
-                each.full.popleft()
-            return batch
-        batch = lane.open
-        if batch is None or not (self.flushes or now_s >= batch.opened_s + self.linger_s):
-            return None
-        lane.open = None
-        return batch
+    def _line_up(self, lane: Lane) -> None:
+        """A lane that may have something to send gets in line, unless a batch of it is under way.
+        One that is in line keeps its place."""
+        if lane.in_flight is None and lane.first is not None:
+            self._ready.setdefault(lane)

@@ -86,7 +86,7 @@ class Gathering:
     """A chunk that grows, of messages with the same time-out, until its time is over."""
 
     __slots__ = (
-        *("_batch", "_batch_bytes_max", "_bodies", "_budget", "_closes_s", "_growing"),
+        *("_batch", "_batch_bytes_max", "_bodies", "_budget", "_closes_s", "_growing", "_lane"),
         *("_overhead_bytes", "_queue", "_run", "_chunk", "_timeout_s"),
     )
 
@@ -106,6 +106,7 @@ class Gathering:
         self._overhead_bytes = growing.overhead_bytes
         self._chunk = chunk
         self._batch = chunk.batch
+        self._lane = chunk.batch.lanes[0]
         self._run = chunk.batch.runs[chunk.queue_id]
         self._budget = budget
         self._batch_bytes_max = batch_bytes_max
@@ -125,7 +126,7 @@ class Gathering:
     @property
     def open_queue(self) -> MessageQueue | None:
         """The queue, as long as its batch waits and was not taken apart."""
-        return self._queue if self._batch.lane.open is self._batch else None
+        return self._queue if self._lane.open is self._batch else None
 
     def takes(self, body: bytes, now_s: float, timeout_s: float) -> bool:
         """Whether a message may be added: its batch waits and has room, nothing came behind."""
@@ -133,7 +134,7 @@ class Gathering:
         return (
             now_s <= self._closes_s
             and timeout_s == self._timeout_s
-            and batch.lane.open is batch
+            and self._lane.open is batch
             and self._run.pieces[-1] is self._growing
             and batch.size_bytes + len(body) + self._overhead_bytes <= self._batch_bytes_max
             and batch.count < limits.BATCH_RECORDS_MAX

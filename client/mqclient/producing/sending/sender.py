@@ -330,7 +330,7 @@ class GroupSender:
         """Some messages of a batch have moved to another sender: wake the callers that wait for
         them."""
         batch.settle()
-        if batch.lane.in_flight is batch and not batch.slots:
+        if batch.under_way and not batch.slots:
             self._finish(batch)
 
     def _expire(self, now_s: float) -> None:
