@@ -126,24 +126,20 @@ async def checkpoints(cluster: Cluster) -> None:
             await trio.sleep(0.05)
 
 
-def strike(cluster: Cluster, fault: Fault) -> None:
+async def strike(cluster: Cluster, fault: Fault) -> None:
     """Inject a fault on its targets, a leader among them, and heal it."""
+    hurt = await level(cluster, TARGETS.get(fault.kind.name, Target.LEADER))
+    assert fault.why_not(cluster, hurt) is None
+    assert not await fault.took_effect(cluster, hurt)
 
-    async def run() -> None:
-        hurt = await level(cluster, TARGETS.get(fault.kind.name, Target.LEADER))
-        assert fault.why_not(cluster, hurt) is None
-        assert not await fault.took_effect(cluster, hurt)
+    await fault.inject(cluster, hurt)
 
-        await fault.inject(cluster, hurt)
-
-        assert await fault.took_effect(cluster, hurt)
-        if fault.kind.state:
-            assert "does not serve" in (fault.why_not(cluster, hurt) or "")
-        await fault.heal(cluster, hurt)
-        assert not fault.kind.undone or not await fault.took_effect(cluster, hurt)
-        await level(cluster)
-
-    trio.run(run)
+    assert await fault.took_effect(cluster, hurt)
+    if fault.kind.state:
+        assert "does not serve" in (fault.why_not(cluster, hurt) or "")
+    await fault.heal(cluster, hurt)
+    assert not fault.kind.undone or not await fault.took_effect(cluster, hurt)
+    await level(cluster)
 
 
 def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path: Path) -> None:
@@ -179,7 +175,7 @@ def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path:
     with made.running():
         trio.run(let_in)
         for name in RENEWED:
-            strike(made, FAULTS[name])
+            trio.run(strike, made, FAULTS[name])
         trio.run(look)
 
 
@@ -191,64 +187,56 @@ def test_certificates_are_renewed_where_there_are_some(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("name", sorted(OF_PROCESSES))
-def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
+async def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
     """A fault takes effect, is healed, and leaves all nodes level."""
-    strike(cluster, FAULTS[name])
+    await strike(cluster, FAULTS[name])
 
 
 @pytest.mark.parametrize("name", [FULL_DISK.name, "torn-write", "clock-strobe"])
-def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
+async def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
     """A disk that fails, or a clock that jumps, by order is level with the others again."""
-    strike(obedient, FAULTS[name])
+    await strike(obedient, FAULTS[name])
 
 
 @pytest.mark.parametrize("hindered", [SLOW_CPU.name, PAUSE.name])
-def test_orders_reach_a_process_that_stands_still_at_the_moment(
+async def test_orders_reach_a_process_that_stands_still_at_the_moment(
     obedient: Cluster, hindered: str
 ) -> None:
     """An order reaches a stopped process, lest a healed disk stays full for ever."""
+    hurt, fault = await level(obedient), FAULTS[hindered]
+    (name,) = [victim.name for victim in hurt]
+    await fault.inject(obedient, hurt)
+    for strobe_s in (0.5, 0.0):
+        await give(obedient, name, strobe_s=strobe_s)
+        if hindered == SLOW_CPU.name:
+            assert taken(obedient, name)
 
-    async def run() -> None:
-        hurt, fault = await level(obedient), FAULTS[hindered]
-        (name,) = [victim.name for victim in hurt]
-        await fault.inject(obedient, hurt)
-        for strobe_s in (0.5, 0.0):
-            await give(obedient, name, strobe_s=strobe_s)
-            if hindered == SLOW_CPU.name:
-                assert taken(obedient, name)
+    await fault.heal(obedient, hurt)
 
-        await fault.heal(obedient, hurt)
-
-        with trio.fail_after(EFFECT_S):
-            while not taken(obedient, name):  # noqa: ASYNC110 - what a process has written
-                await trio.sleep(POLL_S)
-        await level(obedient)
-
-    trio.run(run)
+    with trio.fail_after(EFFECT_S):
+        while not taken(obedient, name):  # noqa: ASYNC110 - what a process has written
+            await trio.sleep(POLL_S)
+    await level(obedient)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(OF_ORDERS))
-def test_whatever_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
+async def test_whatever_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
     """Orders of all kinds for disks and clocks take effect."""
-    strike(obedient, FAULTS[name])
+    await strike(obedient, FAULTS[name])
 
 
 @pytest.mark.long
-def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
+async def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
     """A replica with an old file misses it, and gets the later entries from the others."""
-
-    async def run() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(filling, obedient)
-            hurt, fault = await level(obedient), FAULTS[STALE.name]
-            await fault.inject(obedient, hurt)
-            assert await fault.took_effect(obedient, hurt)
-            await fault.heal(obedient, hurt)
-            nursery.cancel_scope.cancel()
-        await level(obedient)
-
-    trio.run(run)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(filling, obedient)
+        hurt, fault = await level(obedient), FAULTS[STALE.name]
+        await fault.inject(obedient, hurt)
+        assert await fault.took_effect(obedient, hurt)
+        await fault.heal(obedient, hurt)
+        nursery.cancel_scope.cancel()
+    await level(obedient)
 
 
 @pytest.mark.parametrize("name", sorted(OF_DISKS))
@@ -260,7 +248,7 @@ def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> N
             producer.send(Message("Filling", bytes([number]) * 2000))
     trio.run(checkpoints, cluster)
 
-    strike(cluster, OF_DISKS[name])
+    trio.run(strike, cluster, OF_DISKS[name])
 
     found = {node.node: verify_replica(cluster.store(node)) for node in cluster.layout.nodes}
     assert not [
@@ -270,30 +258,28 @@ def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> N
     assert end > 100
 
 
-def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
+async def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
     """A leader that is cut off is replaced without a death, and follows when it is heard again."""
-
-    async def run() -> None:
-        (leader,) = hurt = await level(proxied)
-        fault = OF_NETWORK[PARTITION.name]
-        other = next(node for node in proxied.layout.nodes if node != leader)
-        await fault.inject(proxied, hurt)
-        assert await fault.took_effect(proxied, hurt)
-        assert FAULTS[KILL.name].why_not(proxied, (other,)) == "broker-a would lose its majority"
-        assert fault.why_not(proxied, (other,)) == "broker-a would lose its majority"
-        await replaced(proxied, hurt)
-        await fault.heal(proxied, hurt)
-        await level(proxied)
-        assert fault.why_not(proxied, hurt) is None
-
-    trio.run(run)
+    (leader,) = hurt = await level(proxied)
+    fault = OF_NETWORK[PARTITION.name]
+    other = next(node for node in proxied.layout.nodes if node != leader)
+    await fault.inject(proxied, hurt)
+    assert await fault.took_effect(proxied, hurt)
+    assert FAULTS[KILL.name].why_not(proxied, (other,)) == "broker-a would lose its majority"
+    assert fault.why_not(proxied, (other,)) == "broker-a would lose its majority"
+    await replaced(proxied, hurt)
+    await fault.heal(proxied, hurt)
+    await level(proxied)
+    assert fault.why_not(proxied, hurt) is None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*OF_NETWORK} - {CUT_CLIENTS.name}))
-def test_a_fault_of_the_network_takes_effect_and_is_healed(proxied: Cluster, name: str) -> None:
+async def test_a_fault_of_the_network_takes_effect_and_is_healed(
+    proxied: Cluster, name: str
+) -> None:
     """A fault of the network is seen by what the proxy held back, and healed."""
-    strike(proxied, OF_NETWORK[name])
+    await strike(proxied, OF_NETWORK[name])
 
 
 @pytest.mark.parametrize("kind", [KILL, PAUSE], ids=lambda kind: kind.name)

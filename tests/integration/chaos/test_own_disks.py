@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trio
 from clusters import new_cluster
 
 from mqchaos.cluster.cluster import Cluster
@@ -178,32 +177,26 @@ OF_FILES = {kind.name for kind in (WIPE, LOST_FILE, SHORT_FILE)}
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(OF_OWN_DISKS | OF_FILES))
-def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
+async def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
     """A wrecked disk of the leader takes effect, its group goes on, and it comes level again."""
-
-    async def run() -> None:
-        hurt, fault = await level(cluster), FAULTS[name]
-        assert fault.why_not(cluster, hurt) is None
-        await fault.inject(cluster, hurt)
-        assert await fault.took_effect(cluster, hurt)
-        if fault.kind.state == "down":
-            other = next(node for node in cluster.layout.nodes if node not in hurt)
-            why = FAULTS[KILL.name].why_not(cluster, (other,))
-            assert why == "broker-a would lose its majority"
-        await fault.heal(cluster, hurt)
-        await level(cluster)
-
-    trio.run(run)
+    hurt, fault = await level(cluster), FAULTS[name]
+    assert fault.why_not(cluster, hurt) is None
+    await fault.inject(cluster, hurt)
+    assert await fault.took_effect(cluster, hurt)
+    if fault.kind.state == "down":
+        other = next(node for node in cluster.layout.nodes if node not in hurt)
+        why = FAULTS[KILL.name].why_not(cluster, (other,))
+        assert why == "broker-a would lose its majority"
+    await fault.heal(cluster, hurt)
+    await level(cluster)
 
 
-def test_a_node_that_was_started_before_its_power_is_back_is_healed_too(cluster: Cluster) -> None:
+async def test_a_node_that_was_started_before_its_power_is_back_is_healed_too(
+    cluster: Cluster,
+) -> None:
     """The end of another fault starts it, on a file system that the kernel has shut down."""
-
-    async def run() -> None:
-        hurt, fault = await level(cluster), FAULTS[POWER_LOSS.name]
-        await fault.inject(cluster, hurt)
-        assert cluster.start([hurt[0].name]) == [hurt[0].name]
-        await fault.heal(cluster, hurt)
-        await level(cluster)
-
-    trio.run(run)
+    hurt, fault = await level(cluster), FAULTS[POWER_LOSS.name]
+    await fault.inject(cluster, hurt)
+    assert cluster.start([hurt[0].name]) == [hurt[0].name]
+    await fault.heal(cluster, hurt)
+    await level(cluster)

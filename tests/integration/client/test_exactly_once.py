@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from loops import both_loops
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import serving
@@ -29,36 +29,30 @@ from .leader_kills import PATIENCE_S, Killing, in_group_of_three
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[[Callable[[], Awaitable[None]]], None]
 
-
-@pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
-def test_it_is_the_same_under_trio_and_asyncio(run: Run, topic: str, namesrv_addr: str) -> None:
+@both_loops
+async def test_it_is_the_same_under_trio_and_asyncio(topic: str, namesrv_addr: str) -> None:
     """Outputs and offsets are stored together, and not after an exception, on both event loops."""
-
-    async def main() -> None:
-        async with (
-            Producer(namesrv_addr, "P", name=topic) as producer,
-            Consumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer,
-        ):
-            await producer.send(Message(topic, b"in"), queue_id=0)
-            for fails in (True, False):
-                messages = []
-                while not messages:
-                    messages = await consumer.poll(timeout_s=5)
-                assert [message.body for message in messages] == [b"in"]
-                try:
-                    async with consumer.transaction(producer) as transaction:
-                        await transaction.send(Message(f"{topic}-out", b"%d" % fails))
-                        if fails:
-                            raise ConnectionError
-                except ConnectionError:
-                    assert fails
-            (result,) = transaction.results
-            assert result.queue_offset == 0
-            assert (await consumer.commit()) == {}, "all of it is committed"
-
-    run(main)
+    async with (
+        Producer(namesrv_addr, "P", name=topic) as producer,
+        Consumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer,
+    ):
+        await producer.send(Message(topic, b"in"), queue_id=0)
+        for fails in (True, False):
+            messages = []
+            while not messages:
+                messages = await consumer.poll(timeout_s=5)
+            assert [message.body for message in messages] == [b"in"]
+            try:
+                async with consumer.transaction(producer) as transaction:
+                    await transaction.send(Message(f"{topic}-out", b"%d" % fails))
+                    if fails:
+                        raise ConnectionError
+            except ConnectionError:
+                assert fails
+        (result,) = transaction.results
+        assert result.queue_offset == 0
+        assert (await consumer.commit()) == {}, "all of it is committed"
 
 
 def test_it_is_the_same_without_an_event_loop(topic: str, namesrv_addr: str) -> None:

@@ -9,20 +9,15 @@ import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 import trio
 from clusters import serving_cluster
+from loops import both_loops, trio_first
 
 from mqclient import Consumer, Message, Nack, Producer, ReceivedMessage, blocking
 from mqclient.admin import UnknownTarget
-
-if TYPE_CHECKING:
-    from conftest import Run
-
-BOTH_LOOPS = pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
 
 pytestmark = pytest.mark.slow
 
@@ -74,45 +69,38 @@ async def handle_until(
         await consumer.run(watched, max_reconsume_times=times_max)
 
 
-@BOTH_LOOPS
-def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
-    run: Run, namesrv_addr: str, topic: str
+@both_loops
+async def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
+    namesrv_addr: str, topic: str
 ) -> None:
     """A message that fails twice is handled at the third time, and holds nobody up."""
+    handled = Handled()
 
-    async def main() -> None:
-        handled = Handled()
+    async def handler(message: ReceivedMessage) -> None:
+        handled.note(message)
+        if message.body == b"3" and message.reconsume_times < 2:
+            raise ValueError("not yet")
 
-        async def handler(message: ReceivedMessage) -> None:
-            handled.note(message)
-            if message.body == b"3" and message.reconsume_times < 2:
-                raise ValueError("not yet")
-
-        await send(namesrv_addr, topic, 10)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            await handle_until(consumer, handler, lambda: len(handled.seen) == 12)
-        assert handled.seen[:10] == [(b"%d" % number, 0) for number in range(10)]
-        assert handled.seen[10:] == [(b"3", 1), (b"3", 2)]
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            assert await consumer.poll(timeout_s=1) == [], "all of it was committed"
-
-    run(main)
+    await send(namesrv_addr, topic, 10)
+    async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        await handle_until(consumer, handler, lambda: len(handled.seen) == 12)
+    assert handled.seen[:10] == [(b"%d" % number, 0) for number in range(10)]
+    assert handled.seen[10:] == [(b"3", 1), (b"3", 2)]
+    async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        assert await consumer.poll(timeout_s=1) == [], "all of it was committed"
 
 
-def test_who_polls_may_send_a_message_back(run: Run, namesrv_addr: str, topic: str) -> None:
+@trio_first
+async def test_who_polls_may_send_a_message_back(namesrv_addr: str, topic: str) -> None:
     """A message of a poll may be nacked; the others count as processed."""
-
-    async def main() -> None:
-        await send(namesrv_addr, topic, 3)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            first = await consumer.poll(timeout_s=10)
-            while len(first) < 3:
-                first += await consumer.poll(timeout_s=10)
-            await consumer.nack(first[1], delay_level=1)
-            (again,) = await consumer.poll(timeout_s=10)
-            assert (again.body, again.reconsume_times, again.topic) == (b"1", 1, topic)
-
-    run(main)
+    await send(namesrv_addr, topic, 3)
+    async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        first = await consumer.poll(timeout_s=10)
+        while len(first) < 3:
+            first += await consumer.poll(timeout_s=10)
+        await consumer.nack(first[1], delay_level=1)
+        (again,) = await consumer.poll(timeout_s=10)
+        assert (again.body, again.reconsume_times, again.topic) == (b"1", 1, topic)
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
@@ -145,87 +133,77 @@ def test_the_blocking_face_survives_its_handler_too(
     assert handled.seen == [(b"0", 0), (b"1", 0), (b"2", 0), (b"1", 1)]
 
 
-def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
-    run: Run, namesrv_addr: str, topic: str
+@trio_first
+async def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
+    namesrv_addr: str, topic: str
 ) -> None:
     """A group's own schedule is in seconds; `Nack(delay_s=...)` goes before it."""
+    came: list[float] = []
 
-    async def main() -> None:
-        came: list[float] = []
+    async def handler(message: ReceivedMessage) -> None:
+        came.append(anyio.current_time())
+        if message.reconsume_times == 0:
+            raise Nack(delay_s=0.2)
+        if message.reconsume_times < 3:
+            raise ValueError("not yet")
 
-        async def handler(message: ReceivedMessage) -> None:
-            came.append(anyio.current_time())
-            if message.reconsume_times == 0:
-                raise Nack(delay_s=0.2)
-            if message.reconsume_times < 3:
-                raise ValueError("not yet")
-
-        await send(namesrv_addr, topic, 1)
-        schedule = (60.0, 0.7, 0.3)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=schedule) as consumer:
-            await handle_until(consumer, handler, lambda: len(came) == 4)
-        waits = [after - before for before, after in itertools.pairwise(came)]
-        assert all(wait >= least for wait, least in zip(waits, (0.2, 0.7, 0.3), strict=True)), waits
-        assert sum(waits) < 10
-
-    run(main)
+    await send(namesrv_addr, topic, 1)
+    schedule = (60.0, 0.7, 0.3)
+    async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=schedule) as consumer:
+        await handle_until(consumer, handler, lambda: len(came) == 4)
+    waits = [after - before for before, after in itertools.pairwise(came)]
+    assert all(wait >= least for wait, least in zip(waits, (0.2, 0.7, 0.3), strict=True)), waits
+    assert sum(waits) < 10
 
 
-@BOTH_LOOPS
-def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
-    run: Run, namesrv_addr: str, topic: str
+@both_loops
+async def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
+    namesrv_addr: str, topic: str
 ) -> None:
     """A hanging handler is cancelled, and others in its queue are through long before."""
+    handled = Handled()
 
-    async def main() -> None:
-        handled = Handled()
+    async def handler(message: ReceivedMessage) -> None:
+        if message.body == b"3" and message.reconsume_times == 0:
+            await anyio.sleep(3600)
+        handled.note(message)
+        if len(handled.seen) == 20:
+            scope.deadline = anyio.current_time() + 0.1
 
-        async def handler(message: ReceivedMessage) -> None:
-            if message.body == b"3" and message.reconsume_times == 0:
-                await anyio.sleep(3600)
-            handled.note(message)
-            if len(handled.seen) == 20:
-                scope.deadline = anyio.current_time() + 0.1
-
-        await send(namesrv_addr, topic, 20)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=[0.1]) as consumer:
-            with anyio.CancelScope() as scope:
-                await consumer.run(handler, 4, order="none", timeout_s=0.5)
-        assert handled.seen[-1] == (b"3", 1)
-        assert sorted(handled.seen[:-1]) == sorted(
-            (b"%d" % number, 0) for number in range(20) if number != 3
-        )
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            assert await consumer.poll(timeout_s=0.7) == [], "all of it was committed"
-
-    run(main)
+    await send(namesrv_addr, topic, 20)
+    async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=[0.1]) as consumer:
+        with anyio.CancelScope() as scope:
+            await consumer.run(handler, 4, order="none", timeout_s=0.5)
+    assert handled.seen[-1] == (b"3", 1)
+    assert sorted(handled.seen[:-1]) == sorted(
+        (b"%d" % number, 0) for number in range(20) if number != 3
+    )
+    async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        assert await consumer.poll(timeout_s=0.7) == [], "all of it was committed"
 
 
-def test_messages_are_committed_one_by_one_and_the_last_poll_on_leaving(
-    run: Run, namesrv_addr: str, topic: str
+@trio_first
+async def test_messages_are_committed_one_by_one_and_the_last_poll_on_leaving(
+    namesrv_addr: str, topic: str
 ) -> None:
     """Messages below a gap are committed, and a block that ends normally commits its last poll."""
-
-    async def main() -> None:
-        await send(namesrv_addr, topic, 6)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer:
-            polled = await poll_count(consumer, 5)
-            assert await consumer.commit(polled[1]) == {}
-            assert list((await consumer.commit(polled[0])).values()) == [2]
-            await consumer.nack(polled[2], delay_s=0.1)
-            assert list((await consumer.commit(polled[3])).values()) == [4]
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            assert sorted(each.body for each in await poll_count(consumer, 3)) == [b"2", b"4", b"5"]
-        with suppress(KeyError):
-            async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
-                await poll_count(consumer, 6)
-                raise KeyError
+    await send(namesrv_addr, topic, 6)
+    async with Consumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer:
+        polled = await poll_count(consumer, 5)
+        assert await consumer.commit(polled[1]) == {}
+        assert list((await consumer.commit(polled[0])).values()) == [2]
+        await consumer.nack(polled[2], delay_s=0.1)
+        assert list((await consumer.commit(polled[3])).values()) == [4]
+    async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        assert sorted(each.body for each in await poll_count(consumer, 3)) == [b"2", b"4", b"5"]
+    with suppress(KeyError):
         async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
-            assert len(await poll_count(consumer, 6)) == 6
-        async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
-            assert await consumer.poll(timeout_s=0.7) == []
-
-    run(main)
+            await poll_count(consumer, 6)
+            raise KeyError
+    async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
+        assert len(await poll_count(consumer, 6)) == 6
+    async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
+        assert await consumer.poll(timeout_s=0.7) == []
 
 
 async def poll_count(consumer: Consumer, count: int) -> list[ReceivedMessage]:

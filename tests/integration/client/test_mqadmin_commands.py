@@ -17,11 +17,11 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import anyio
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
 from clusters import new_cluster
+from loops import both_loops
 
 from dledger.testing.logs import capture_logs
 from mqchaos.cluster.cluster import Cluster
@@ -424,9 +424,9 @@ def test_errors_are_one_line_that_says_what_to_do(
     assert says in done.stderr
 
 
-@pytest.mark.parametrize("backend", ["trio", "asyncio"])
-def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
-    scene: Scene, backend: str
+@both_loops
+async def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
+    scene: Scene,
 ) -> None:
     """An error comes out of the `async with` block as it is, in no ExceptionGroup."""
 
@@ -436,7 +436,7 @@ def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
             await admin.topics.route("Nope")
 
     with pytest.raises(NoRoute):
-        anyio.run(use, backend=backend)
+        await use()
 
 
 def test_one_name_server_is_enough_to_look_and_every_one_gets_changes(scene: Scene) -> None:

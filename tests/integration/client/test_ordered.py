@@ -162,59 +162,51 @@ def test_a_member_that_stood_still_past_its_lock_is_fenced(namesrv_addr: str, to
         assert "its lock was lost" in causes
 
 
-def test_a_poisonous_message_blocks_its_queue_or_is_given_up(
+async def test_a_poisonous_message_blocks_its_queue_or_is_given_up(
     namesrv_addr: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failing message blocks its queue for ever, or is given up after N tries; others go on."""
     monkeypatch.setattr("mqclient.limits.SUSPEND_S", 0.01)
+    await send(namesrv_addr, topic, 5)
+    for times_max, expected in ((None, [0, 5, 5, 5]), (2, [4, 5, 5, 5])):
+        handled: dict[int, list[int]] = defaultdict(list)
+        tries = 0
 
-    async def main() -> None:
-        await send(namesrv_addr, topic, 5)
-        for times_max, expected in ((None, [0, 5, 5, 5]), (2, [4, 5, 5, 5])):
-            handled: dict[int, list[int]] = defaultdict(list)
-            tries = 0
+        async def handler(
+            message: ReceivedMessage, handled: dict[int, list[int]] = handled
+        ) -> None:
+            nonlocal tries
+            if (message.queue_id, message.body) == (0, b"0"):
+                tries += 1
+                raise ValueError("poison")
+            handled[message.queue_id].append(int(message.body))
 
-            async def handler(
-                message: ReceivedMessage, handled: dict[int, list[int]] = handled
-            ) -> None:
-                nonlocal tries
-                if (message.queue_id, message.body) == (0, b"0"):
-                    tries += 1
-                    raise ValueError("poison")
-                handled[message.queue_id].append(int(message.body))
-
-            group = f"{topic}-{times_max}"
-            async with Consumer(namesrv_addr, group, {topic: "*"}, ordered=True) as consumer:
-                with anyio.move_on_after(1):
-                    await consumer.run(handler, 8, max_reconsume_times=times_max)
-            assert [len(handled[queue_id]) for queue_id in range(QUEUES)] == expected
-            assert tries == 3 if times_max == 2 else tries > 3
-        async with Admin(namesrv_addr) as admin:
-            (letter,) = await admin.dead_letters.list(f"{topic}-2")
-            assert (letter.text, letter.origin_topic) == ("0", topic)
-
-    trio.run(main)
+        group = f"{topic}-{times_max}"
+        async with Consumer(namesrv_addr, group, {topic: "*"}, ordered=True) as consumer:
+            with anyio.move_on_after(1):
+                await consumer.run(handler, 8, max_reconsume_times=times_max)
+        assert [len(handled[queue_id]) for queue_id in range(QUEUES)] == expected
+        assert tries == 3 if times_max == 2 else tries > 3
+    async with Admin(namesrv_addr) as admin:
+        (letter,) = await admin.dead_letters.list(f"{topic}-2")
+        assert (letter.text, letter.origin_topic) == ("0", topic)
 
 
-def test_who_polls_is_let_finish_before_its_queues_are_anothers(
+async def test_who_polls_is_let_finish_before_its_queues_are_anothers(
     namesrv_addr: str, topic: str
 ) -> None:
     """A second member joins while the first is busy with a poll: it gets only what is behind."""
-
-    async def main() -> None:
-        await send(namesrv_addr, topic, 5)
-        seen: list[tuple[int, bytes]] = []
-        async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as first:
-            while len(seen) < QUEUES * 5:
-                seen += [(m.queue_id, m.body) for m in await first.poll(timeout_s=5)]
-            async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as second:
-                began = trio.current_time()
-                assert await second.poll(timeout_s=0.7) == [], "the first one is busy"
-                assert await first.poll(timeout_s=0.1) == []
-                with trio.fail_after(5):
-                    while not second._locks.leases.queues():  # type: ignore[union-attr]
-                        await second.poll(timeout_s=0.1)
-                assert 0.7 <= trio.current_time() - began < 4
-                assert await second.poll(timeout_s=0.3) == []
-
-    trio.run(main)
+    await send(namesrv_addr, topic, 5)
+    seen: list[tuple[int, bytes]] = []
+    async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as first:
+        while len(seen) < QUEUES * 5:
+            seen += [(m.queue_id, m.body) for m in await first.poll(timeout_s=5)]
+        async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as second:
+            began = trio.current_time()
+            assert await second.poll(timeout_s=0.7) == [], "the first one is busy"
+            assert await first.poll(timeout_s=0.1) == []
+            with trio.fail_after(5):
+                while not second._locks.leases.queues():  # type: ignore[union-attr]
+                    await second.poll(timeout_s=0.1)
+            assert 0.7 <= trio.current_time() - began < 4
+            assert await second.poll(timeout_s=0.3) == []

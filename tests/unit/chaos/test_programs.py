@@ -47,26 +47,22 @@ def program(folder: Path, text: str) -> Program:
     return Program([sys.executable, "-c", text], history, log)
 
 
-def test_both_halves_are_followed_and_end_in_their_order(tmp_path: Path) -> None:
+async def test_both_halves_are_followed_and_end_in_their_order(tmp_path: Path) -> None:
     """Senders end first; lines that are not events are passed over."""
     load = program(tmp_path, PROGRAM)
-
-    async def run() -> None:
-        with trio.fail_after(20):
-            async with trio.open_nursery() as nursery:
-                await nursery.start(load.reading.run)
-                await nursery.start(load.sending.run)
-                while not load.reading.progress.delivered:  # noqa: ASYNC110 - a process's
-                    await trio.sleep(0.01)
-                sent, read = load.sending.progress, load.reading.progress
-                assert (sent.sent, sent.acked, sent.failed, sent.error) == (3, 2, 1, "no route")
-                assert not caught_up([sent], [read])
-                await load.sending.finish()
-                assert not load.reading.finished.is_set()
-                assert caught_up([sent], [read])
-                await load.reading.finish()
-
-    trio.run(run)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(load.reading.run)
+            await nursery.start(load.sending.run)
+            while not load.reading.progress.delivered:  # noqa: ASYNC110 - a process's
+                await trio.sleep(0.01)
+            sent, read = load.sending.progress, load.reading.progress
+            assert (sent.sent, sent.acked, sent.failed, sent.error) == (3, 2, 1, "no route")
+            assert not caught_up([sent], [read])
+            await load.sending.finish()
+            assert not load.reading.finished.is_set()
+            assert caught_up([sent], [read])
+            await load.reading.finish()
     lines = (tmp_path / "program.jsonl").read_bytes().splitlines()
     events = [msgspec.json.decode(line, type=Event) for line in lines]
     assert len(events) == 9

@@ -228,17 +228,6 @@ async def test_settings_are_the_brokers(autojump_clock: MockClock) -> None:
         assert await read(cluster, 1, topic="Made") == [b"x"]
 
 
-def test_asyncio_is_told_where_to_go() -> None:
-    """asyncio is refused with the call to use, as the cluster runs under trio."""
-
-    async def main() -> None:
-        async with local_cluster():
-            pass
-
-    with pytest.raises(ConfigError, match="use local_cluster_on_asyncio"):
-        anyio.run(main, backend="asyncio")
-
-
 def test_programs_without_trio_have_one_in_a_thread() -> None:
     """A cluster in a thread serves blocking and asyncio clients, in real time and over a kill."""
 

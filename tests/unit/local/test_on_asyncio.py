@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,26 @@ from mqclient import Message, PopConsumer, ReceivedMessage
 from mqlocal import AsyncioCluster, VirtualLoop, local_cluster, local_cluster_on_asyncio
 
 
-def on_virtual_time(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a coroutine in a loop whose time is virtual."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())  # type: ignore[arg-type]
+def on_virtual_time(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Decorator that runs a coroutine in a loop whose time is virtual."""
+
+    @wraps(main)
+    def run() -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(main())  # type: ignore[arg-type]
+
+    return run
 
 
 def with_cluster(test: Callable[[AsyncioCluster], Awaitable[None]], **wanted: Any) -> None:
     """Run a test with a cluster on virtual time."""
 
+    @on_virtual_time
     async def main() -> None:
         async with local_cluster_on_asyncio(**wanted) as cluster:
             await test(cluster)
 
-    on_virtual_time(main)
+    main()
 
 
 def test_hours_pass_when_everybody_waits() -> None:
@@ -112,74 +119,62 @@ def test_the_same_calls_take_the_same_time_again() -> None:
         assert waits == pytest.approx([10.25, 60.25, 60.25], abs=1.1)
 
 
-def test_time_stands_still_for_work_in_threads() -> None:
+@on_virtual_time
+async def test_time_stands_still_for_work_in_threads() -> None:
     """Virtual time stands still while a thread works, of asyncio.to_thread or an executor."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        ticking = asyncio.create_task(asyncio.sleep(1000))
-        await asyncio.to_thread(time.sleep, 0.05)
-        await loop.run_in_executor(None, time.sleep, 0.05)
-        assert loop.time() - before < 1
-        await ticking
-        assert loop.time() - before == pytest.approx(1000)
-
-    on_virtual_time(main)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    ticking = asyncio.create_task(asyncio.sleep(1000))
+    await asyncio.to_thread(time.sleep, 0.05)
+    await loop.run_in_executor(None, time.sleep, 0.05)
+    assert loop.time() - before < 1
+    await ticking
+    assert loop.time() - before == pytest.approx(1000)
 
 
-def test_time_passes_without_a_cluster_too() -> None:
+@on_virtual_time
+async def test_time_passes_without_a_cluster_too() -> None:
     """Timeouts end and sleepers wake in their order."""
+    loop, woken = asyncio.get_running_loop(), list[float]()
 
-    async def main() -> None:
-        loop, woken = asyncio.get_running_loop(), list[float]()
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        woken.append(loop.time())
 
-        async def sleep(seconds: float) -> None:
-            await asyncio.sleep(seconds)
-            woken.append(loop.time())
-
-        async with asyncio.TaskGroup() as tasks:
-            for seconds in (86_400 * 40, 5, 0, 1.5):
-                tasks.create_task(sleep(seconds))
-        assert woken == pytest.approx([0, 1.5, 5, 86_400 * 40])
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3600):
-                await asyncio.Event().wait()
-
-    on_virtual_time(main)
+    async with asyncio.TaskGroup() as tasks:
+        for seconds in (86_400 * 40, 5, 0, 1.5):
+            tasks.create_task(sleep(seconds))
+    assert woken == pytest.approx([0, 1.5, 5, 86_400 * 40])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3600):
+            await asyncio.Event().wait()
 
 
-def test_another_thread_wakes_the_loop() -> None:
+@on_virtual_time
+async def test_another_thread_wakes_the_loop() -> None:
     """Another thread may wake the loop, which waits for it and lets no time pass."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-        loop.run_in_executor(None, lambda: loop.call_soon_threadsafe(woken.set))
-        await woken.wait()
-        assert loop.time() == 0
-
-    on_virtual_time(main)
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+    loop.run_in_executor(None, lambda: loop.call_soon_threadsafe(woken.set))
+    await woken.wait()
+    assert loop.time() == 0
 
 
-def test_each_task_is_in_the_loops_world() -> None:
+@on_virtual_time
+async def test_each_task_is_in_the_loops_world() -> None:
     """A task is in the loop's world, in any context, so its clients are on virtual time."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    worlds = []
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        worlds = []
+    async def look() -> None:
+        worlds.append(world())
 
-        async def look() -> None:
-            worlds.append(world())
-
-        await asyncio.create_task(look())
-        await loop.create_task(look(), name="named")
-        assert worlds == [loop.world] * 2
-        with world().socket(socket.AF_INET) as ours:
-            assert ours.family == socket.AF_UNIX
-
-    on_virtual_time(main)
+    await asyncio.create_task(look())
+    await loop.create_task(look(), name="named")
+    assert worlds == [loop.world] * 2
+    with world().socket(socket.AF_INET) as ours:
+        assert ours.family == socket.AF_UNIX
 
 
 def test_a_test_that_fails_keeps_its_error_and_leaves_nothing() -> None:
@@ -198,22 +193,19 @@ def test_a_test_that_fails_keeps_its_error_and_leaves_nothing() -> None:
     assert not [path for path in mine if f"-{os.getpid()}-" in path.name]
 
 
-def test_clusters_follow_each_other() -> None:
+@on_virtual_time
+async def test_clusters_follow_each_other() -> None:
     """A loop may have one cluster after the other; a second at a time is refused."""
-
-    async def main() -> None:
-        for _ in range(2):
-            async with local_cluster_on_asyncio(replicas=1) as cluster:
-                async with cluster.producer("P") as producer:
-                    assert (await producer.send(Message("T", b"x"))).queue_offset == 0
-                with pytest.raises(ConfigError, match="one cluster at a time"):
-                    async with local_cluster_on_asyncio(replicas=1):
-                        pass
-        with pytest.raises(ConfigError, match="replicas=9"):
-            async with local_cluster_on_asyncio(replicas=9):
-                pass
-
-    on_virtual_time(main)
+    for _ in range(2):
+        async with local_cluster_on_asyncio(replicas=1) as cluster:
+            async with cluster.producer("P") as producer:
+                assert (await producer.send(Message("T", b"x"))).queue_offset == 0
+            with pytest.raises(ConfigError, match="one cluster at a time"):
+                async with local_cluster_on_asyncio(replicas=1):
+                    pass
+    with pytest.raises(ConfigError, match="replicas=9"):
+        async with local_cluster_on_asyncio(replicas=9):
+            pass
 
 
 def test_in_any_other_loop_it_is_in_real_time() -> None:

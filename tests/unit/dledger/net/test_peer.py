@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
 import anyio
 import pytest
+from loops import both_loops
 
 from dledger.errors import (
     Busy,
@@ -49,6 +51,9 @@ class Server:
             self.received += self.decoder.frames()
         return self.received.pop(0)
 
+    def peer(self) -> AbstractAsyncContextManager[Peer]:
+        return connect_peer("127.0.0.1", self.port)
+
     def send(self, *commands: Command) -> None:
         self.connection.sendall(b"".join(piece for c in commands for piece in encode_frame(c)))
 
@@ -65,26 +70,10 @@ def server() -> Iterator[Server]:
     server.close()
 
 
-Scenario = Callable[[Server, Peer], Awaitable[None]]
-BACKENDS = pytest.mark.parametrize("backend", ["trio", "asyncio"])
-
-
-def play(backend: str, server: Server, scenario: Scenario) -> None:
-    """Run `scenario` with a connected peer, for at most ten seconds."""
-
-    async def main() -> None:
-        with anyio.fail_after(10):
-            async with connect_peer("127.0.0.1", server.port) as peer:
-                await scenario(server, peer)
-
-    anyio.run(main, backend=backend)
-
-
-@BACKENDS
-def test_a_request_gets_the_response_with_its_opaque(backend: str, server: Server) -> None:
+@both_loops
+async def test_a_request_gets_the_response_with_its_opaque(server: Server) -> None:
     """Responses may come in any order, and with any code."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         codes: dict[int, int] = {}
 
         async def ask(code: int) -> None:
@@ -97,14 +86,11 @@ def test_a_request_gets_the_response_with_its_opaque(backend: str, server: Serve
             server.send(*(request.reply(request.code * 10) for request in reversed(requests)))
         assert codes == {1: 10, 2: 20, 3: 30}
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_what_is_sent_in_one_turn_leaves_in_one_piece(backend: str, server: Server) -> None:
+@both_loops
+async def test_what_is_sent_in_one_turn_leaves_in_one_piece(server: Server) -> None:
     """A hundred small requests cost one system call, not a hundred."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         for number in range(100):
             peer.send_oneway(Command(number))
         received = [await server.receive() for _ in range(100)]
@@ -112,24 +98,19 @@ def test_what_is_sent_in_one_turn_leaves_in_one_piece(backend: str, server: Serv
         assert all(request.flag == FLAG_ONEWAY for request in received)
         assert server.chunks == 1
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_a_request_that_is_not_answered_in_time_has_an_unknown_outcome(
-    backend: str, server: Server
+@both_loops
+async def test_a_request_that_is_not_answered_in_time_has_an_unknown_outcome(
+    server: Server,
 ) -> None:
     """A late answer is dropped, and the connection goes on."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         with pytest.raises(RequestTimeout, match=r"request 7 within 0.02 s") as caught:
             await peer.request(Command(7), timeout_s=0.02)
         assert not caught.value.definite
         late = await server.receive()
         server.send(late.reply(0))
         await round_trip(server, peer)
-
-    play(backend, server, scenario)
 
 
 async def round_trip(server: Server, peer: Peer) -> None:
@@ -143,14 +124,13 @@ async def round_trip(server: Server, peer: Peer) -> None:
         assert (await peer.request(Command(1), timeout_s=5)).code == 42
 
 
-@BACKENDS
+@both_loops
 @pytest.mark.parametrize("how", ["closed", "reset", "garbage", "by us"])
-def test_a_broken_connection_ends_everything_in_flight_at_once(
-    backend: str, server: Server, how: str
+async def test_a_broken_connection_ends_everything_in_flight_at_once(
+    server: Server, how: str
 ) -> None:
     """Each request in flight ends once with ConnectionLost: its outcome is unknown."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         results: list[Command | RemotingError] = []
         for _ in range(3):
             peer.request_nowait(Command(1), results.append)
@@ -174,16 +154,11 @@ def test_a_broken_connection_ends_everything_in_flight_at_once(
         assert caught.value.definite
         assert len(results) == 3
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_what_a_broken_connection_never_took_was_certainly_not_sent(
-    backend: str, server: Server
-) -> None:
+@both_loops
+async def test_what_a_broken_connection_never_took_was_certainly_not_sent(server: Server) -> None:
     """The first request may have been heard; those behind it were never sent."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         results: list[Command | RemotingError] = []
         peer.request_nowait(Command(1), results.append)
         await server.receive()
@@ -195,14 +170,12 @@ def test_what_a_broken_connection_never_took_was_certainly_not_sent(
         await peer.wait_closed()
         assert [type(result) for result in results] == [ConnectionLost, *[ConnectFailed] * 2]
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_a_waiting_request_is_told_when_the_connection_breaks(backend: str, server: Server) -> None:
+@both_loops
+async def test_a_waiting_request_is_told_when_the_connection_breaks(server: Server) -> None:
     """A caller of `request` is told of a broken connection at once, before its deadline."""
+    async with server.peer() as peer:
 
-    async def scenario(server: Server, peer: Peer) -> None:
         async def break_it() -> None:
             await server.receive()
             server.connection.close()
@@ -212,32 +185,26 @@ def test_a_waiting_request_is_told_when_the_connection_breaks(backend: str, serv
             with pytest.raises(ConnectionLost, match="closed by the other end"):
                 await peer.request(Command(1), timeout_s=9)
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_nobody_there_is_a_definite_failure(backend: str) -> None:
+@both_loops
+async def test_nobody_there_is_a_definite_failure() -> None:
     """A refused connection is a definite failure: another server may be asked."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-
-    async def main() -> None:
-        with pytest.raises(ConnectFailed, match=f"127.0.0.1:{port}: .* refused") as caught:
-            async with connect_peer("127.0.0.1", port):
-                pass
-        assert caught.value.definite
-        with pytest.raises(ConnectFailed, match="not a valid host"):
-            async with connect_peer("no..name", port):
-                pass
-        with pytest.raises(ConnectFailed, match="port 99999 is not within"):
-            async with connect_peer("127.0.0.1", 99_999):
-                pass
-
-    anyio.run(main, backend=backend)
+    with pytest.raises(ConnectFailed, match=f"127.0.0.1:{port}: .* refused") as caught:
+        async with connect_peer("127.0.0.1", port):
+            pass
+    assert caught.value.definite
+    with pytest.raises(ConnectFailed, match="not a valid host"):
+        async with connect_peer("no..name", port):
+            pass
+    with pytest.raises(ConnectFailed, match="port 99999 is not within"):
+        async with connect_peer("127.0.0.1", 99_999):
+            pass
 
 
-@BACKENDS
-def test_what_the_server_asks_is_answered_by_the_callback(backend: str, server: Server) -> None:
+@both_loops
+async def test_what_the_server_asks_is_answered_by_the_callback(server: Server) -> None:
     """A broker's notices and questions come over the same connection."""
     asked: list[int] = []
 
@@ -247,43 +214,34 @@ def test_what_the_server_asks_is_answered_by_the_callback(backend: str, server: 
             raise RuntimeError("a bug")
         return None if request.code == 12 else request.reply(0, remark="mine")
 
-    async def main() -> None:
-        with anyio.fail_after(10):
-            async with connect_peer("127.0.0.1", server.port, on_request=on_request):
-                server.send(
-                    Command(10, opaque=1, flag=FLAG_ONEWAY),
-                    Command(11, opaque=2),
-                    Command(12, opaque=3),
-                )
-                answer = await server.receive()
-                assert (answer.opaque, answer.remark) == (2, "mine")
-                with capture_logs():
-                    server.send(Command(13, opaque=4))
-                    answer = await server.receive()
-                assert (answer.opaque, answer.code, answer.remark) == (4, 1, "a bug")
-
-    anyio.run(main, backend=backend)
+    async with connect_peer("127.0.0.1", server.port, on_request=on_request):
+        server.send(
+            Command(10, opaque=1, flag=FLAG_ONEWAY),
+            Command(11, opaque=2),
+            Command(12, opaque=3),
+        )
+        answer = await server.receive()
+        assert (answer.opaque, answer.remark) == (2, "mine")
+        with capture_logs():
+            server.send(Command(13, opaque=4))
+            answer = await server.receive()
+        assert (answer.opaque, answer.code, answer.remark) == (4, 1, "a bug")
     assert asked == [10, 11, 12, 13]
 
 
-@BACKENDS
-def test_without_a_callback_the_servers_questions_are_not_supported(
-    backend: str, server: Server
-) -> None:
+@both_loops
+async def test_without_a_callback_the_servers_questions_are_not_supported(server: Server) -> None:
     """A server's question gets code 3, so that the server need not wait for its timeout."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer():
         server.send(Command(307, opaque=1))
         assert (await server.receive()).code == 3
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_a_bug_in_one_callback_takes_nobody_elses_answer(backend: str, server: Server) -> None:
+@both_loops
+async def test_a_bug_in_one_callback_takes_nobody_elses_answer(server: Server) -> None:
     """A callback that raises is logged, and the connection goes on."""
+    async with server.peer() as peer:
 
-    async def scenario(server: Server, peer: Peer) -> None:
         def crash(_result: Command | RemotingError) -> None:
             raise RuntimeError("a bug")
 
@@ -293,45 +251,34 @@ def test_a_bug_in_one_callback_takes_nobody_elses_answer(backend: str, server: S
             await round_trip(server, peer)
         assert [log["event"] for log in logs] == ["response callback failed"]
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_the_blocks_own_exception_comes_out_as_it_is(backend: str, server: Server) -> None:
+@both_loops
+async def test_the_blocks_own_exception_comes_out_as_it_is(server: Server) -> None:
     """A block's exception comes without an ExceptionGroup around it."""
-
-    async def main() -> None:
-        async with connect_peer("127.0.0.1", server.port):
+    with pytest.raises(LookupError, match="mine"):
+        async with server.peer():
             raise LookupError("mine")
 
-    with pytest.raises(LookupError, match="mine"):
-        anyio.run(main, backend=backend)
 
-
-@BACKENDS
-def test_a_peer_in_a_task_group_never_fails_it(backend: str, server: Server) -> None:
+@both_loops
+async def test_a_peer_in_a_task_group_never_fails_it(server: Server) -> None:
     """A peer whose connection fails leaves its task group alone; its requests fail."""
-
-    async def main() -> None:
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as tasks:
-                peer = await Peer.open(tasks, "127.0.0.1", server.port)
-                server.connection.sendall(b"\xff" * 8)
-                await peer.wait_closed()
-                another = await Peer.open(tasks, "127.0.0.1", server.port)
-                results: list[Command | RemotingError] = []
-                another.request_nowait(Command(1), results.append)
-                tasks.cancel_scope.cancel()
-        assert [type(result) for result in results] == [ConnectionLost]
-
-    anyio.run(main, backend=backend)
+    async with anyio.create_task_group() as tasks:
+        peer = await Peer.open(tasks, "127.0.0.1", server.port)
+        server.connection.sendall(b"\xff" * 8)
+        await peer.wait_closed()
+        another = await Peer.open(tasks, "127.0.0.1", server.port)
+        results: list[Command | RemotingError] = []
+        another.request_nowait(Command(1), results.append)
+        tasks.cancel_scope.cancel()
+    assert [type(result) for result in results] == [ConnectionLost]
 
 
-@BACKENDS
-def test_a_server_that_does_not_read_makes_the_peer_busy(backend: str, server: Server) -> None:
+@both_loops
+async def test_a_server_that_does_not_read_makes_the_peer_busy(server: Server) -> None:
     """A full send buffer raises Busy before anything of the request is sent."""
+    async with server.peer() as peer:
 
-    async def scenario(server: Server, peer: Peer) -> None:
         def send_much() -> None:
             for _ in range(20):
                 peer.send_oneway(Command(1, body=bytes(8 * MIB)))
@@ -341,30 +288,22 @@ def test_a_server_that_does_not_read_makes_the_peer_busy(backend: str, server: S
         assert caught.value.definite
         assert not peer.closed
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_what_can_not_be_encoded_is_refused_and_leaves_no_trace(
-    backend: str, server: Server
-) -> None:
+@both_loops
+async def test_what_can_not_be_encoded_is_refused_and_leaves_no_trace(server: Server) -> None:
     """A request that can't be encoded is refused, and the connection is as it was."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         results: list[Command | RemotingError] = []
         with pytest.raises(FrameError, match="above"):
             peer.request_nowait(Command(1, body=bytes(FRAME_BYTES_MAX)), results.append)
         await round_trip(server, peer)
         assert results == []
 
-    play(backend, server, scenario)
 
-
-@BACKENDS
-def test_large_frames_pass_both_ways_at_once(backend: str, server: Server) -> None:
+@both_loops
+async def test_large_frames_pass_both_ways_at_once(server: Server) -> None:
     """Large frames pass both ways at once, with neither end waiting for the other."""
-
-    async def scenario(server: Server, peer: Peer) -> None:
+    async with server.peer() as peer:
         body = bytes(range(256)) * (MIB // 64)
         server.connection.setblocking(False)
         answers: list[Command | RemotingError] = []
@@ -387,5 +326,3 @@ def test_large_frames_pass_both_ways_at_once(backend: str, server: Server) -> No
             pending = pending[server.connection.send(pending) :]
         await complete.wait()
         assert all(isinstance(a, Command) and a.body == body for a in answers)
-
-    play(backend, server, scenario)
