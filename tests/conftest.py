@@ -49,7 +49,7 @@ SHARE_SPARK = "integration/spark"
 """The suite whose tests share one Spark session: to start one takes as long as two audits."""
 TOGETHER = (WAITING, SHARE_SPARK)
 """Each of them is one worker's."""
-CLOCK = "autojump_clock"
+CLOCKS = {"autojump_clock", "mock_clock"}
 SLOWEST_SHOWN = 40
 ADDITIONS = 2_000_000
 """The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
@@ -105,10 +105,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     among the test's parameters only."""
 
     def run(test: Any, *, clock: Any, instruments: Any) -> Any:
-        return trio.run(test, clock=clock or item.funcargs[CLOCK], instruments=instruments)
+        (name,) = clocks
+        return trio.run(test, clock=clock or item.funcargs[name], instruments=instruments)
 
     is_test = isinstance(item, pytest.Function) and iscoroutinefunction(item.obj)
-    if is_test and CLOCK in item.fixturenames:
+    if is_test and (clocks := CLOCKS.intersection(item.fixturenames)):
         item.add_marker(pytest.mark.trio(run=run))
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from trio.testing import MockClock
 
 pytest.register_assert_rewrite("replicas")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -15,11 +16,8 @@ from replicas import Group, group  # noqa: E402 -- beside this file, which is no
 
 
 @pytest.fixture
-async def found(tmp_path: Path) -> AsyncIterator[Group]:
-    """A group that serves; whatever a test did to it, it does so in the end, and replicas agree.
-
-    The test takes `mock_clock`, too: pytest-trio looks for the clock among its parameters only.
-    """
+async def found(tmp_path: Path, mock_clock: MockClock) -> AsyncIterator[Group]:
+    """A group that serves; whatever a test did to it, it does so in the end, and replicas agree."""
     async with group(tmp_path) as found:
         yield found
         found.agree()

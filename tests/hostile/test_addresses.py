@@ -166,9 +166,7 @@ async def test_a_host_that_is_none_is_not_connected_to(host: str) -> None:
             pass
 
 
-async def test_requests_that_name_such_a_member_change_nothing(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_requests_that_name_such_a_member_change_nothing(found: Group) -> None:
     """ADD_MEMBER with a wrong address is answered with the reason, and the group serves on."""
     good = {"nodeId": "n9", "host": "10.0.0.9", "port": 40911, "clientAddr": "10.0.0.9:10911"}
     for wrong in (

@@ -123,9 +123,7 @@ async def test_the_setting_decides(
         assert (answer.code == ResponseCode.SUCCESS) is lets_in
 
 
-async def test_whoever_may_send_may_make_a_topic_and_not_change_one(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_whoever_may_send_may_make_a_topic_and_not_change_one(found: Group) -> None:
     """A stranger may make a topic as a send would, and not change one."""
     far, near = found.connect(FAR), found.connect()
     for request in (*[topic_request("Made", 4)] * 2, send_request(b"x", b="AutoMade")):

@@ -125,7 +125,7 @@ async def lock(
 @pytest.mark.parametrize("size", [limits.CLIENT_ID_BYTES_MAX + 1, 20_000])
 @pytest.mark.parametrize("character", ["x", "\u00e4", "\U0001f600"])
 async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
-    found: Group, mock_clock: trio.testing.MockClock, size: int, character: str
+    found: Group, size: int, character: str
 ) -> None:
     """A long client id is refused by locks and heartbeats, with the longest length."""
     stranger = found.connect()
@@ -140,9 +140,7 @@ async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
     assert found.machine.locks.shares.count == 0
 
 
-async def test_locks_of_one_group_leave_room_for_the_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
-) -> None:
+async def test_locks_of_one_group_leave_room_for_the_others(found: Group, small: None) -> None:
     """A group renews the locks that it has, and is told why it gets fewer than it asks for."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
@@ -160,7 +158,7 @@ async def test_locks_of_one_group_leave_room_for_the_others(
 
 
 async def test_locks_that_ended_are_forgotten_and_the_others_stay(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
+    found: Group, small: None
 ) -> None:
     """Ended locks are removed by entries on every replica, so snapshots shrink again."""
     stranger = found.connect()
@@ -177,9 +175,7 @@ async def test_locks_that_ended_are_forgotten_and_the_others_stay(
     assert held > found.machine.locks.shares.count == kept
 
 
-async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
-    found: Group, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_lock_that_is_asked_for_again_is_not_forgotten(found: Group) -> None:
     """A lock whose client asks again is not forgotten, though the request is still on its way."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 4))
@@ -232,9 +228,7 @@ async def test_offsets_are_of_groups_and_queues_that_exist(
         found.agree()
 
 
-async def test_offsets_of_one_group_leave_room_for_the_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
-) -> None:
+async def test_offsets_of_one_group_leave_room_for_the_others(found: Group, small: None) -> None:
     """A group at its bound keeps its known queues, and gives its rows back when it is deleted."""
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 1024))
@@ -294,7 +288,7 @@ async def pop(stranger: Stranger, name: str, count: int) -> tuple[int, Command]:
 
 
 async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
+    found: Group, small: None
 ) -> None:
     """A group finds room for its pops, however many others give nothing back for days."""
     stranger = found.connect()
@@ -318,9 +312,7 @@ async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
     assert found.machine.popped.count == bits
 
 
-async def test_pops_that_are_on_their_way_count(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
-) -> None:
+async def test_pops_that_are_on_their_way_count(found: Group, small: None) -> None:
     """Pops on their way count, or a hundred at once would take what each of them may."""
     stranger = found.connect()
     await stranger.ask(topic_request())
@@ -336,7 +328,7 @@ async def test_pops_that_are_on_their_way_count(
 
 
 async def test_a_filter_that_passes_few_does_not_make_long_rows(
-    found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filter that passes few messages makes no row with a bit for each one between them."""
     monkeypatch.setattr(limits, "POP_SPAN_MESSAGES_MAX", 16)
@@ -379,11 +371,7 @@ async def fill(stranger: Stranger, request: Callable[[], Command]) -> tuple[int,
 
 @pytest.mark.parametrize(("what", "kind"), [("open transactions", half), ("a timer", timed)])
 async def test_messages_of_one_topic_that_wait_leave_room_for_others(
-    found: Group,
-    mock_clock: trio.testing.MockClock,
-    small: None,
-    what: str,
-    kind: Callable[[str, str], Command],
+    found: Group, small: None, what: str, kind: Callable[[str, str], Command]
 ) -> None:
     """A topic may have eight ninths of the room beyond the sure rows, over any producers."""
     stranger = found.connect()
@@ -399,7 +387,7 @@ async def test_messages_of_one_topic_that_wait_leave_room_for_others(
 
 
 async def test_transactions_of_one_producer_group_leave_room_for_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
+    found: Group, small: None
 ) -> None:
     """A producer group at its bound leaves room in its topic, and gets its own back at the end."""
     stranger = found.connect()
@@ -420,7 +408,7 @@ async def test_transactions_of_one_producer_group_leave_room_for_others(
 
 @pytest.mark.parametrize("letter", ["x", "\u20ac"])
 async def test_a_producer_group_of_a_transaction_has_a_name_and_no_text(
-    found: Group, mock_clock: trio.testing.MockClock, letter: str
+    found: Group, letter: str
 ) -> None:
     """A producer group has a valid name, as the leader keeps it with each open transaction."""
     stranger = found.connect()
@@ -449,9 +437,7 @@ def writing(name: str, epoch: int) -> Command:
     return Command(Code.WRITE_ONCE, encode_header(header), message.payload)
 
 
-async def test_names_over_one_connection_leave_as_many_to_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
-) -> None:
+async def test_names_over_one_connection_leave_as_many_to_others(found: Group, small: None) -> None:
     """Names over one connection leave room: a thousand a second once shut out all others."""
     stranger = found.connect()
     numbers = itertools.count()
@@ -463,7 +449,7 @@ async def test_names_over_one_connection_leave_as_many_to_others(
 
 
 async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
-    found: Group, mock_clock: trio.testing.MockClock, small: None
+    found: Group, small: None
 ) -> None:
     """Names without writes make room; fenced ones stay, lest old instances come back."""
     await found.connect().ask(topic_request())
@@ -493,7 +479,7 @@ async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
 
 
 async def test_names_that_one_client_makes_up_leave_as_many_to_others(
-    found: Group, mock_clock: trio.testing.MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+    found: Group, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client's made-up topics and groups leave room, and an operator may make more."""
     monkeypatch.setattr(limits, "GROUPS_MAX", 40)
@@ -513,7 +499,7 @@ async def test_names_that_one_client_makes_up_leave_as_many_to_others(
 
 
 async def test_queues_of_all_topics_have_a_bound(
-    found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal says how many queues there would be; a deleted topic gives its own back."""
     await found.serves()

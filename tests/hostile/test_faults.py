@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import pytest
 from replicas import Group
-from trio.testing import MockClock
 
 from dledger.errors import StorageError
 from dledger.remoting.bodies import KVTable, decode_body
@@ -42,7 +41,7 @@ def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
 
 
 async def test_a_held_pull_that_fails_costs_its_connection(
-    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A held pull that fails closes its own connection; the broker's loop runs the others."""
     unlucky, lucky = found.connect(), found.connect()
@@ -63,7 +62,7 @@ async def test_a_held_pull_that_fails_costs_its_connection(
 
 
 async def test_an_answer_that_fails_after_the_append_costs_its_connection(
-    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is stored, although its answer fails, and the log goes on."""
     stranger = found.connect()
@@ -78,7 +77,7 @@ async def test_an_answer_that_fails_after_the_append_costs_its_connection(
 
 
 async def test_commits_that_can_not_be_written_hold_up_no_others(
-    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit that can't be written is to be tried again, and the next ones are written."""
     stranger = found.connect()
@@ -98,11 +97,7 @@ async def test_commits_that_can_not_be_written_hold_up_no_others(
 
 @pytest.mark.parametrize(("owner", "name"), [(HeldPulls, "arrived"), (Rates, "put")])
 async def test_a_watcher_that_fails_stops_no_replica(
-    found: Group,
-    mock_clock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    name: str,
+    found: Group, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     """A watcher that raises leaves what was applied as it is."""
     stranger = found.connect()
@@ -113,7 +108,9 @@ async def test_a_watcher_that_fails_stops_no_replica(
     noted(found, logs, "messages not told")
 
 
-async def test_a_fault_is_shown(found: Group, mock_clock: MockClock) -> None:
+async def test_a_fault_is_shown(
+    found: Group,
+) -> None:
     """Faults are shown by GROUP_INFO and the broker's runtime info."""
     found.core.faults.note("tried", RuntimeError("planted"))
     stranger = found.connect()
@@ -122,7 +119,9 @@ async def test_a_fault_is_shown(found: Group, mock_clock: MockClock) -> None:
     assert b'"unforeseenFaults":"1"' in bytes(runtime.payload)
 
 
-async def test_what_the_port_turned_away_is_shown(found: Group, mock_clock: MockClock) -> None:
+async def test_what_the_port_turned_away_is_shown(
+    found: Group,
+) -> None:
     """An operator sees how full the port is, and who was refused, without reading logs."""
     quota = found.core.quota
     quota.places_max, quota.per_address_max = 2, 1
@@ -141,7 +140,7 @@ async def test_what_the_port_turned_away_is_shown(found: Group, mock_clock: Mock
 
 @pytest.mark.parametrize("kind", [StorageError, OSError, TypeError])
 async def test_no_exception_of_a_loop_ends_the_process(
-    kind: type[Exception], found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    kind: type[Exception], found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed disk fences the ledger, which ends it; a loop that meets one has nothing to add."""
     stranger = found.connect()

@@ -6,7 +6,6 @@ import random
 
 import pytest
 from replicas import Group
-from trio.testing import MockClock
 
 from dledger.errors import RecordError
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -29,7 +28,7 @@ BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**
 @pytest.mark.parametrize("value", BEYOND)
 @pytest.mark.parametrize("field", "defghjl")
 async def test_a_send_with_a_number_that_no_record_can_hold_is_refused(
-    found: Group, mock_clock: MockClock, field: str, value: int
+    found: Group, field: str, value: int
 ) -> None:
     """A number that no record holds is refused, and the queue's offsets go on without it."""
     stranger = found.connect()
@@ -44,7 +43,7 @@ async def test_a_send_with_a_number_that_no_record_can_hold_is_refused(
 
 @pytest.mark.parametrize("bits", [0x10, 0x20, 0x30, 0x7FFFFFF3, -1 & ~0xC])
 async def test_flags_that_claim_other_hosts_than_the_record_has_count_for_nothing(
-    found: Group, mock_clock: MockClock, bits: int
+    found: Group, bits: int
 ) -> None:
     """The broker writes the hosts, and its own flags say of which kind they are."""
     await found.connect().do(send_request(b"hostile", f=str(bits)))
@@ -53,7 +52,7 @@ async def test_flags_that_claim_other_hosts_than_the_record_has_count_for_nothin
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("properties", [b"TAGS\x01\xff\xfe\x02", b"K\xff\x01v\x02", b"\xc3"])
 async def test_a_batch_with_properties_that_are_no_text_is_refused(
-    found: Group, mock_clock: MockClock, properties: bytes, number: int
+    found: Group, properties: bytes, number: int
 ) -> None:
     """A batch with wrong properties in any record is refused, and makes no topic."""
     pieces = [b"UNIQ_KEY\x01k\x02TAGS\x01A\x02"] * 3
@@ -77,9 +76,7 @@ async def test_a_batch_with_properties_that_are_no_text_is_refused(
     assert found.machine.topics.get("Fresh") is None
 
 
-async def test_a_message_that_came_back_most_often_comes_back_once_more(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_message_that_came_back_most_often_comes_back_once_more(found: Group) -> None:
     """The count of its tries stays where it is: a record can't hold more."""
     stranger = found.connect()
     await stranger.ask(send_request(b"again", j=str(2**31 - 1)))
@@ -97,7 +94,7 @@ async def test_a_message_that_came_back_most_often_comes_back_once_more(
 
 @pytest.mark.parametrize("perm", [8, -1, 2**31, 2**70])
 async def test_a_topic_whose_making_failed_is_not_there_for_sends_either(
-    found: Group, mock_clock: MockClock, perm: int
+    found: Group, perm: int
 ) -> None:
     """A send to it makes it anew, with what a first send's topic has."""
     stranger = found.connect()
@@ -110,9 +107,7 @@ async def test_a_topic_whose_making_failed_is_not_there_for_sends_either(
     assert found.machine.topics.get("Odd") is not None
 
 
-async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(found: Group) -> None:
     """A request about a refused send's unique key is answered: the refusal leaves no trace."""
     stranger = found.connect()
     key = "UNIQ_KEY\x01k1\x02"
@@ -125,9 +120,7 @@ async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(
     "changed",
     [{"d": "1", "e": "999"}, {"i": "DELAY\x01x\x02"}, {"i": "k\x01" + "v" * 32_768 + "\x02"}],
 )
-async def test_a_refused_send_makes_no_topic(
-    found: Group, mock_clock: MockClock, changed: dict[str, ExtValue]
-) -> None:
+async def test_a_refused_send_makes_no_topic(found: Group, changed: dict[str, ExtValue]) -> None:
     """The topic is made by a send that is stored."""
     answer = await found.connect().ask(send_request(b"hello", **(changed | {"b": "Fresh"})))
     assert answer.code != ResponseCode.SUCCESS
@@ -137,7 +130,7 @@ async def test_a_refused_send_makes_no_topic(
 @pytest.mark.parametrize("value", [2**63, 2**64, 2**70, -1, -(2**70)])
 @pytest.mark.parametrize("field", ["commitOffset", "queueId"])
 async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
-    found: Group, mock_clock: MockClock, field: str, value: int
+    found: Group, field: str, value: int
 ) -> None:
     """A wrong one-way commit is dropped, and other commits are written all the same."""
     stranger = found.connect()
@@ -164,9 +157,7 @@ async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64, 2**70])
-async def test_a_pull_that_commits_what_is_no_offset_is_refused(
-    found: Group, mock_clock: MockClock, value: int
-) -> None:
+async def test_a_pull_that_commits_what_is_no_offset_is_refused(found: Group, value: int) -> None:
     """A pull that commits a wrong offset is refused, and other commits go on."""
     stranger = found.connect()
     await stranger.ask(send_request(b"hello"))
@@ -176,9 +167,7 @@ async def test_a_pull_that_commits_what_is_no_offset_is_refused(
     await found.pass_time(0.1)
 
 
-async def test_a_group_that_a_refused_pull_names_is_not_made(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_group_that_a_refused_pull_names_is_not_made(found: Group) -> None:
     """A pull of a topic that is not there leaves nothing behind."""
     answer = await found.connect().ask(pull_request(0, topic="Nowhere", consumerGroup="New"))
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST

@@ -74,9 +74,7 @@ OLD: dict[str, tuple[Callable[[int, int], bytes], int]] = {
 
 
 @pytest.mark.parametrize("name", OLD)
-async def test_an_entry_that_ended_groups_is_set_aside_or_applied(
-    found: Group, mock_clock: MockClock, name: str
-) -> None:
+async def test_an_entry_that_ended_groups_is_set_aside_or_applied(found: Group, name: str) -> None:
     """All replicas set the entry aside, with an alarm, or apply it, and the group serves on."""
     make, added = OLD[name]
     await found.serves()
@@ -142,7 +140,7 @@ def test_an_operation_of_a_newer_version_stops_only_who_is_older(tmp_path: Path)
 
 
 async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_again(
-    found: Group, mock_clock: MockClock
+    found: Group,
 ) -> None:
     """A sender is told that its entry was set aside, and no later entry behind it counts."""
     stranger = found.connect()

@@ -101,7 +101,7 @@ async def enforcing(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Grou
 
 
 @pytest.fixture
-async def enforced(tmp_path: Path) -> AsyncIterator[tuple[Group, Signer]]:
+async def enforced(tmp_path: Path, mock_clock: MockClock) -> AsyncIterator[tuple[Group, Signer]]:
     async with enforcing(tmp_path) as made:
         yield made
 
@@ -152,13 +152,17 @@ def position_of(found: Group) -> int:
     return int(queue.read(0, 1)["position"][0])
 
 
-async def test_each_code_is_asked(found: Group, mock_clock: MockClock) -> None:
+async def test_each_code_is_asked(
+    found: Group,
+) -> None:
     """A served code has its line in `rights`, beside the one where it is served."""
     asked = set(requests(0)) | OPEN | SIGNED | SUPER
     assert set(found.broker.handler.table) == asked
 
 
-async def test_all_rights_but_one_are_too_few(found: Group, mock_clock: MockClock) -> None:
+async def test_all_rights_but_one_are_too_few(
+    found: Group,
+) -> None:
     """A user who lacks one right of a code is refused, and nothing is done."""
     position = position_of(found)
     for code, (_, needs) in requests(position).items():
@@ -173,7 +177,9 @@ async def test_all_rights_but_one_are_too_few(found: Group, mock_clock: MockCloc
             stranger.close()
 
 
-async def test_exactly_these_rights_are_enough(found: Group, mock_clock: MockClock) -> None:
+async def test_exactly_these_rights_are_enough(
+    found: Group,
+) -> None:
     """A user with exactly a code's rights is not refused, whatever else the answer says."""
     position = position_of(found)
     for code, (_, needs) in requests(position).items():
@@ -188,9 +194,7 @@ async def test_exactly_these_rights_are_enough(found: Group, mock_clock: MockClo
         stranger.close()
 
 
-async def test_codes_that_super_users_alone_may_ask(
-    found: Group, cluster: Signer, mock_clock: MockClock
-) -> None:
+async def test_codes_that_super_users_alone_may_ask(found: Group, cluster: Signer) -> None:
     """A super user's codes are refused to a user with every right, and suggested to nobody."""
     everything = [
         Entry("Custom", f"{kind}:*", ("All",), (), "Allow")
@@ -213,9 +217,7 @@ async def test_codes_that_super_users_alone_may_ask(
     assert not found.core.guard.observed
 
 
-async def test_codes_that_any_user_may_ask(
-    found: Group, cluster: Signer, mock_clock: MockClock
-) -> None:
+async def test_codes_that_any_user_may_ask(found: Group, cluster: Signer) -> None:
     """Codes for any user are refused without one; lists have what the user may read or send to."""
     await cluster.ask(topic_request("Secret"))
     put(found, allow("Topic:Orders Sub"))
@@ -233,7 +235,10 @@ async def test_codes_that_any_user_may_ask(
 
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
-async def test_signatures(encoding: HeaderEncoding, found: Group, mock_clock: MockClock) -> None:
+async def test_signatures(
+    encoding: HeaderEncoding,
+    found: Group,
+) -> None:
     """A right signature is served; none, another user's or password's, or a changed one is not."""
     put(found, allow("Topic:Orders Pub"))
 
@@ -264,7 +269,9 @@ async def test_signatures(encoding: HeaderEncoding, found: Group, mock_clock: Mo
     assert answer.remark == "User:u is disabled."
 
 
-async def test_a_stamped_request_is_good_for_one_place(found: Group, mock_clock: MockClock) -> None:
+async def test_a_stamped_request_is_good_for_one_place(
+    found: Group,
+) -> None:
     """A stamped request is refused again: elsewhere, later, unstamped, or as another code.
 
     A user may be set to have only such.
@@ -297,9 +304,7 @@ async def test_a_stamped_request_is_good_for_one_place(found: Group, mock_clock:
 
 
 @pytest.mark.parametrize("stamped", [True, False])
-async def test_a_signature_that_is_cut_is_none(
-    stamped: bool, found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_signature_that_is_cut_is_none(stamped: bool, found: Group) -> None:
     """A signature, stamp or name that is cut anywhere is refused, and nothing is stored."""
     put(found, allow("Topic:Orders Pub"))
     before = found.machine.applied_index
@@ -318,9 +323,7 @@ async def test_a_signature_that_is_cut_is_none(
     assert found.machine.applied_index == before
 
 
-async def test_a_flood_of_wrong_signatures_ends_its_connection(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_flood_of_wrong_signatures_ends_its_connection(found: Group) -> None:
     """A connection with too many wrong signatures is closed."""
     put(found)
     stranger = found.connect(FAR)
@@ -331,7 +334,7 @@ async def test_a_flood_of_wrong_signatures_ends_its_connection(
 
 
 async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
-    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An address has a bounded rate of wrong signatures, over all connections, users and bodies.
 
@@ -368,9 +371,7 @@ async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
 
 
 @pytest.mark.parametrize("signed", ["wrongly", "not at all", "by nobody"])
-async def test_refusals_of_one_address_have_a_pace(
-    found: Group, mock_clock: MockClock, signed: str
-) -> None:
+async def test_refusals_of_one_address_have_a_pace(found: Group, signed: str) -> None:
     """An address's refused requests are read at a bounded rate, over all its connections.
 
     Others are answered at once, and so is a user of that address who signed rightly before.
@@ -401,7 +402,9 @@ async def test_refusals_of_one_address_have_a_pace(
     assert min(bound, closed_at) * 0.9 < refused <= bound
 
 
-async def test_what_belongs_to_a_group_or_a_topic(found: Group, mock_clock: MockClock) -> None:
+async def test_what_belongs_to_a_group_or_a_topic(
+    found: Group,
+) -> None:
     """%RETRY%g and %DLQ%g are the group's; a policy may name the dead letters' topic instead; parts
     of large bodies are their topic's; traces are everybody's."""
     cases = [
@@ -475,7 +478,7 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
 
 
 async def test_super_users_are_changed_by_super_users_and_one_stays(
-    found: Group, cluster: Signer, mock_clock: MockClock
+    found: Group, cluster: Signer
 ) -> None:
     """A super user is made by super users alone, and the last enabled one stays."""
 
@@ -510,9 +513,7 @@ async def test_super_users_are_changed_by_super_users_and_one_stays(
     assert await told(cluster, Code.DELETE_USER) == (0, "None")
 
 
-async def test_only_a_super_user_ends_the_enforcing(
-    found: Group, cluster: Signer, mock_clock: MockClock
-) -> None:
+async def test_only_a_super_user_ends_the_enforcing(found: Group, cluster: Signer) -> None:
     """Only a super user ends the enforcing, since settings would give all other rights."""
     put(found, allow("Cluster:DefaultCluster Update"))
     user = await signer(found, "u")
@@ -580,9 +581,7 @@ def staging(name: str) -> Command:
     return Command(Code.STAGE, {**request.ext, **extra}, request.payload)
 
 
-async def test_a_producers_name_is_its_users(
-    found: Group, cluster: Signer, mock_clock: MockClock
-) -> None:
+async def test_a_producers_name_is_its_users(found: Group, cluster: Signer) -> None:
     """A producer's name belongs to its user, and others can't use or fence it.
 
     Another user with the same rights neither fences it nor writes, stages or decides under it, with
@@ -637,7 +636,9 @@ async def test_a_producers_name_is_its_users(
     assert found.machine.producers.owner("bills") == "bob"
 
 
-async def test_two_users_who_want_one_name_at_once(found: Group, mock_clock: MockClock) -> None:
+async def test_two_users_who_want_one_name_at_once(
+    found: Group,
+) -> None:
     """The log decides between two users who ask for one name at once, alike on each replica."""
     for name in ("ann", "bob"):
         found.commit_raw(Kind.CONTROL, user_entry(name))

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pytest
 from replicas import Group
-from trio.testing import MockClock
 
 from dledger.limits import (
     ACL_NAME_BYTES_MAX,
@@ -146,9 +145,7 @@ def test_a_state_is_encoded_field_by_field_as_in_one_piece() -> None:
         assert b"".join(encode_state(fields)) == msgspec.msgpack.encode(state)
 
 
-async def test_a_picture_does_not_change_while_it_waits_to_be_written(
-    found: Group, mock_clock: MockClock
-) -> None:
+async def test_a_picture_does_not_change_while_it_waits_to_be_written(found: Group) -> None:
     """A picture stays as it was while a thread encodes it and entries of all kinds are applied."""
     await found.begin()
     stranger = found.connect()
@@ -303,7 +300,9 @@ def names_of(each: object) -> set[str]:
     return slots | set(getattr(each, "__dict__", ()))
 
 
-async def test_each_container_of_a_leader_has_a_bound(found: Group, mock_clock: MockClock) -> None:
+async def test_each_container_of_a_leader_has_a_bound(
+    found: Group,
+) -> None:
     """A new container of a leader must be listed here with its bound."""
     await found.begin()
     unlisted = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from replicas import Group
-from trio.testing import MockClock
 
 from dledger.errors import StorageError
 from dledger.testing.logs import capture_logs
@@ -26,7 +25,7 @@ def unreadable(*_: object) -> object:
     ],
 )
 async def test_what_a_leader_does_by_itself_waits_until_it_can_read(
-    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str, event: str
+    found: Group, monkeypatch: pytest.MonkeyPatch, part: str, event: str
 ) -> None:
     """A leader that can't read makes queues again, or repairs entries, once it can.
 
