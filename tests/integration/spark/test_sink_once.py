@@ -20,6 +20,8 @@ from mqlocal import local_cluster_in_thread
 from mqlocal.threaded import ThreadedCluster
 from mqspark.topics.data_source import RocketmqSource
 
+from .test_sink import rows_of
+
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 ROWS = 40
@@ -34,13 +36,6 @@ def cluster() -> Iterator[ThreadedCluster]:
             for topic in ("In", "Out", "Table", "EachIn", "Each"):
                 admin.topics.update(topic, read_queues=2, write_queues=2)
         yield cluster
-
-
-def rows_of(session: SparkSession, cluster: ThreadedCluster, topic: str) -> list[tuple[int, str]]:
-    """Rows that readers see of a topic: the number in each body, and the key."""
-    options = {"nameServer": cluster.namesrv_addr, "subscribe": topic}
-    table = session.read.format("rocketmq").options(**options).load()
-    return [(int(bytes(row.value)), row.key) for row in table.select("value", "key").collect()]
 
 
 def failing(step: str) -> type[RocketmqSource]:

@@ -22,7 +22,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker.config import BrokerConfig
 from mqbroker.state.machine import Machine
-from mqbroker.testing import served, until
+from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.leading import save
 from mqbroker.testing.requests import (
     ask,
@@ -114,37 +114,38 @@ async def test_an_unknown_code_and_a_bad_header_are_answered(peer: Peer) -> None
     assert (await ask(peer, RequestCode.GROUP_INFO)).code == Code.SUCCESS
 
 
-async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path: Path) -> None:
+async def test_settings_change_on_all_replicas_and_only_where_they_can(
+    broker: MemoryBroker, peer: Peer, tmp_path: Path
+) -> None:
     """Code 25 changes settings on all replicas, over restarts, and refuses others by name."""
-    async with served(tmp_path) as (broker, peer):
-        update = RequestCode.UPDATE_BROKER_CONFIG
-        body = b"maxMessageSize=1000\ndefaultTopicQueueNums=3\n"
-        assert (await ask(peer, update, body)).code == Code.SUCCESS
-        shown = bytes((await ask(peer, RequestCode.GET_BROKER_CONFIG)).payload).decode()
-        assert {"maxMessageSize=1000", "defaultTopicQueueNums=3"} <= set(shown.splitlines())
-        assert (await peer.request(send_request(b"x" * 1001), 5)).code == Code.MESSAGE_ILLEGAL
-        default = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="TBW102")
-        assert decode_body(TopicConfig, default.payload).write_queue_nums == 3
+    update = RequestCode.UPDATE_BROKER_CONFIG
+    body = b"maxMessageSize=1000\ndefaultTopicQueueNums=3\n"
+    assert (await ask(peer, update, body)).code == Code.SUCCESS
+    shown = bytes((await ask(peer, RequestCode.GET_BROKER_CONFIG)).payload).decode()
+    assert {"maxMessageSize=1000", "defaultTopicQueueNums=3"} <= set(shown.splitlines())
+    assert (await peer.request(send_request(b"x" * 1001), 5)).code == Code.MESSAGE_ILLEGAL
+    default = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="TBW102")
+    assert decode_body(TopicConfig, default.payload).write_queue_nums == 3
 
-        fixed = await ask(peer, update, b"listenPort=1\n")
-        assert (fixed.code, "listenPort" in (fixed.remark or "")) == (Code.NO_PERMISSION, True)
-        for text, word in (
-            (b"maxMesageSize=1", "maxMessageSize"),
-            (b"maxMessageSize=lots", "lots"),
-            (b"maxMessageSize=0", "within"),
-        ):
-            answer = await ask(peer, update, text)
-            assert (answer.code, word in (answer.remark or "")) == (Code.SYSTEM_ERROR, True)
+    fixed = await ask(peer, update, b"listenPort=1\n")
+    assert (fixed.code, "listenPort" in (fixed.remark or "")) == (Code.NO_PERMISSION, True)
+    for text, word in (
+        (b"maxMesageSize=1", "maxMessageSize"),
+        (b"maxMessageSize=lots", "lots"),
+        (b"maxMessageSize=0", "within"),
+    ):
+        answer = await ask(peer, update, text)
+        assert (answer.code, word in (answer.remark or "")) == (Code.SYSTEM_ERROR, True)
 
-        assert (await ask(peer, update, b"maxMessageSize=\n")).code == Code.SUCCESS
-        assert broker.machine.settings == {"defaultTopicQueueNums": "3"}
-        save(broker.machine)
-        restarted = Machine(tmp_path)
-        assert restarted.restore() is None
-        file_config = BrokerConfig(max_message_size=2000)
-        restarted_config = file_config.with_settings(restarted.settings)
-        assert restarted_config.default_topic_queue_nums == 3
-        assert restarted_config.max_message_size == 2000
+    assert (await ask(peer, update, b"maxMessageSize=\n")).code == Code.SUCCESS
+    assert broker.machine.settings == {"defaultTopicQueueNums": "3"}
+    save(broker.machine)
+    restarted = Machine(tmp_path)
+    assert restarted.restore() is None
+    file_config = BrokerConfig(max_message_size=2000)
+    restarted_config = file_config.with_settings(restarted.settings)
+    assert restarted_config.default_topic_queue_nums == 3
+    assert restarted_config.max_message_size == 2000
 
 
 async def test_a_secret_is_not_shown(tmp_path: Path) -> None:
@@ -156,20 +157,21 @@ async def test_a_secret_is_not_shown(tmp_path: Path) -> None:
         assert secret.encode() not in shown
 
 
-async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path: Path) -> None:
+async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """Code 207 keeps a deleted group's offsets unless they shall go, in both versions' words."""
-    async with served(tmp_path) as (broker, peer):
-        await peer.request(produce_request("a"), 5)
-        for flag, kept in (
-            ({}, 1),
-            ({"removeOffset": "true"}, None),
-            ({"cleanOffset": True}, None),
-        ):
-            await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"C"}')
-            await commit(peer, 1)
-            done = await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="C", **flag)
-            assert (done.code, broker.machine.groups.get("C")) == (Code.SUCCESS, None)
-            assert broker.machine.offsets.get("C", "Orders", 0) == kept
+    await peer.request(produce_request("a"), 5)
+    for flag, kept in (
+        ({}, 1),
+        ({"removeOffset": "true"}, None),
+        ({"cleanOffset": True}, None),
+    ):
+        await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"C"}')
+        await commit(peer, 1)
+        done = await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="C", **flag)
+        assert (done.code, broker.machine.groups.get("C")) == (Code.SUCCESS, None)
+        assert broker.machine.offsets.get("C", "Orders", 0) == kept
 
 
 async def test_traffic_is_counted_by_topic_and_group(peer: Peer) -> None:
@@ -194,26 +196,27 @@ async def test_traffic_is_counted_by_topic_and_group(peer: Peer) -> None:
     assert decode_body(ConsumeStats, progress.payload).offset_table == {}
 
 
-async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> None:
+async def test_every_replica_says_how_full_and_how_old_it_is(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A follower's runtime info tells its disk's use and the age of its oldest message."""
-    async with served(tmp_path) as (broker, peer):
 
-        async def figures() -> dict[str, str]:
-            answer = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
-            return decode_body(KVTable, answer.payload).table
+    async def figures() -> dict[str, str]:
+        answer = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return decode_body(KVTable, answer.payload).table
 
-        assert (await figures())["earliestMessageTimeStamp"] == "-1"
-        await peer.request(produce_request("a"), 5)
-        broker.ledger.follow("n1")
-        table = await figures()
-        stored_ms = int(broker.machine.queues.get("Orders", 0).read(0, 1)["store_timestamp_ms"][0])
-        assert int(table["earliestMessageTimeStamp"]) == stored_ms
-        assert 0 < float(table["commitLogDiskRatio"]) <= 1
-        assert (table["sendThreadPoolQueueSize"], table["brokerRole"]) == ("0", "SLAVE")
-        for code in (RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
-            assert (await ask(peer, code)).code == Code.SUCCESS
-        refused = await ask(peer, RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=9\n")
-        assert refused.code == Code.SERVICE_NOT_AVAILABLE
+    assert (await figures())["earliestMessageTimeStamp"] == "-1"
+    await peer.request(produce_request("a"), 5)
+    broker.ledger.follow("n1")
+    table = await figures()
+    stored_ms = int(broker.machine.queues.get("Orders", 0).read(0, 1)["store_timestamp_ms"][0])
+    assert int(table["earliestMessageTimeStamp"]) == stored_ms
+    assert 0 < float(table["commitLogDiskRatio"]) <= 1
+    assert (table["sendThreadPoolQueueSize"], table["brokerRole"]) == ("0", "SLAVE")
+    for code in (RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
+        assert (await ask(peer, code)).code == Code.SUCCESS
+    refused = await ask(peer, RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=9\n")
+    assert refused.code == Code.SERVICE_NOT_AVAILABLE
 
 
 async def test_what_is_not_applied_yet_is_behind(tmp_path: Path) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
 
+from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import BatchItem, batch_encode
 from mqbroker import limits
 from mqbroker.leader.announcements import Announcements
-from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing import MemoryBroker, until
 from mqbroker.testing.requests import (
     GROUP,
     ask,
@@ -126,54 +126,55 @@ def name_server(broker: MemoryBroker) -> Announcements:
 
 
 @pytest.mark.parametrize("request_", TO_A_NEW_TOPIC.values(), ids=TO_A_NEW_TOPIC)
-async def test_the_topic_of_an_answer_can_be_looked_up(tmp_path: Path, request_: Command) -> None:
+async def test_the_topic_of_an_answer_can_be_looked_up(
+    broker: MemoryBroker, peer: Peer, request_: Command
+) -> None:
     """The answer follows when name servers know; those to later requests need not wait."""
-    async with served(tmp_path) as (broker, peer):
-        announcements = name_server(broker)
-        answers: list[Command] = []
+    announcements = name_server(broker)
+    answers: list[Command] = []
 
-        async def ask_and_note() -> None:
-            answers.append(await peer.request(request_, 5))
+    async def ask_and_note() -> None:
+        answers.append(await peer.request(request_, 5))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask_and_note)
-            await until(lambda: broker.machine.topics.get("Orders") is not None)
-            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
-            assert answers == [], "answered before the name server knows"
-            announcements.confirmed("namesrv", announcements.version)
-        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS], answers[0].remark
-        again = await peer.request(produce_request("later"), 5)
-        assert again.code == ResponseCode.SUCCESS, again.remark
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_and_note)
+        await until(lambda: broker.machine.topics.get("Orders") is not None)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
+        assert answers == [], "answered before the name server knows"
+        announcements.confirmed("namesrv", announcements.version)
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS], answers[0].remark
+    again = await peer.request(produce_request("later"), 5)
+    assert again.code == ResponseCode.SUCCESS, again.remark
 
 
 async def test_a_name_server_that_hangs_does_not_make_a_send_fail(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    broker: MemoryBroker, peer: Peer, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A send is answered within a stock producer's time-out, though a name server is silent."""
-    async with served(tmp_path) as (broker, peer):
-        name_server(broker)
-        answer = await peer.request(send_request(), 5)
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-        assert limits.ANNOUNCE_S <= trio.current_time() < 1.5
+    name_server(broker)
+    answer = await peer.request(send_request(), 5)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert limits.ANNOUNCE_S <= trio.current_time() < 1.5
 
 
-async def test_the_dead_letter_topic_of_an_answer_can_be_looked_up(tmp_path: Path) -> None:
+async def test_the_dead_letter_topic_of_an_answer_can_be_looked_up(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """An answer about the first dead letter waits until name servers know its topic."""
-    async with served(tmp_path) as (broker, peer):
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
+    stored = await peer.request(produce_request("a"), 5)
+    announcements = name_server(broker)
+    answers: list[Command] = []
+
+    async def send_back() -> None:
+        position = stored.ext["position"]
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        answers.append(await ask(peer, code, offset=position, group=GROUP, delayLevel=-1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send_back)
+        await until(lambda: broker.machine.topics.get(f"%DLQ%{GROUP}") is not None)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
-        stored = await peer.request(produce_request("a"), 5)
-        announcements = name_server(broker)
-        answers: list[Command] = []
-
-        async def send_back() -> None:
-            position = stored.ext["position"]
-            code = RequestCode.CONSUMER_SEND_MSG_BACK
-            answers.append(await ask(peer, code, offset=position, group=GROUP, delayLevel=-1))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send_back)
-            await until(lambda: broker.machine.topics.get(f"%DLQ%{GROUP}") is not None)
-            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
-            assert answers == []
-            announcements.confirmed("namesrv", announcements.version)
-        assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark
+        assert answers == []
+        announcements.confirmed("namesrv", announcements.version)
+    assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark

@@ -109,20 +109,19 @@ async def put(peer: Peer, altered: str | None) -> ResponseCode:
     return ResponseCode((await peer.request(request, 5)).code)
 
 
-async def test_tools_set_and_see_them(tmp_path: Path) -> None:
+async def test_tools_set_and_see_them(peer: Peer) -> None:
     """Both request codes change attributes; a change of queues that names none keeps all."""
-    async with served(tmp_path) as (_, peer):
-        assert await put(peer, "+message.type=DELAY") == ResponseCode.SUCCESS
-        assert await attributes(peer) == {"message.type": "DELAY"}
-        assert await put(peer, None) == ResponseCode.SUCCESS
-        assert await attributes(peer) == {"message.type": "DELAY"}
-        assert await put(peer, "+colour=red") == ResponseCode.SYSTEM_ERROR
-        assert await attributes(peer) == {"message.type": "DELAY"}
-        body = encode_body(
-            CreateTopicListBody([TopicConfig(TOPIC, 4, 4, attributes={"-message.type": ""})])
-        )
-        await ask(peer, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body)
-        assert await attributes(peer) == {}
+    assert await put(peer, "+message.type=DELAY") == ResponseCode.SUCCESS
+    assert await attributes(peer) == {"message.type": "DELAY"}
+    assert await put(peer, None) == ResponseCode.SUCCESS
+    assert await attributes(peer) == {"message.type": "DELAY"}
+    assert await put(peer, "+colour=red") == ResponseCode.SYSTEM_ERROR
+    assert await attributes(peer) == {"message.type": "DELAY"}
+    body = encode_body(
+        CreateTopicListBody([TopicConfig(TOPIC, 4, 4, attributes={"-message.type": ""})])
+    )
+    await ask(peer, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body)
+    assert await attributes(peer) == {}
 
 
 @pytest.mark.parametrize("checked", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,7 +23,7 @@ from dledger.remoting.command import Command
 from mqbroker.limits import CONFIGS_PER_REQUEST_MAX
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only, out_of_reach
-from mqbroker.testing import MemoryBroker, served
+from mqbroker.testing import MemoryBroker
 from mqbroker.testing.requests import (
     TOPIC,
     ask,
@@ -129,24 +128,25 @@ async def test_a_list_longer_than_one_turn_allows_is_refused(
 
 
 @pytest.mark.parametrize("listed", [False, True])
-async def test_stock_tools_cut_no_messages_off(tmp_path: Path, listed: bool) -> None:
+async def test_stock_tools_cut_no_messages_off(
+    broker: MemoryBroker, peer: Peer, listed: bool
+) -> None:
     """Stock tools send 8 queues if their user names none; the refusal says which number to name."""
-    async with served(tmp_path) as (broker, peer):
-        await make_topic(peer, queues=16)
-        sent = produce_request("a", runs=[(0, 1), (9, 2), (15, 1)])
-        assert (await peer.request(sent, 5)).code == ResponseCode.SUCCESS
-        for queues in (1, 8, 15):
-            cut = as_list(queues) if listed else topic_request(queues=queues)
-            answer = await peer.request(cut, 5)
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert f"has 16 read queues and would have {queues}" in (answer.remark or "")
-        assert (await config_of(peer)).read_queue_nums == 16
-        forced = topic_request(queues=8)
-        forced.ext["force"] = True
-        done = await peer.request(forced, 5)
-        assert done.code == ResponseCode.SUCCESS
-        assert "3 messages in queues 9 to 15" in (done.remark or "")
-        assert broker.machine.queues.end(TOPIC, 9) == 2
+    await make_topic(peer, queues=16)
+    sent = produce_request("a", runs=[(0, 1), (9, 2), (15, 1)])
+    assert (await peer.request(sent, 5)).code == ResponseCode.SUCCESS
+    for queues in (1, 8, 15):
+        cut = as_list(queues) if listed else topic_request(queues=queues)
+        answer = await peer.request(cut, 5)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert f"has 16 read queues and would have {queues}" in (answer.remark or "")
+    assert (await config_of(peer)).read_queue_nums == 16
+    forced = topic_request(queues=8)
+    forced.ext["force"] = True
+    done = await peer.request(forced, 5)
+    assert done.code == ResponseCode.SUCCESS
+    assert "3 messages in queues 9 to 15" in (done.remark or "")
+    assert broker.machine.queues.end(TOPIC, 9) == 2
 
 
 async def test_a_send_and_a_cut_of_its_queue_are_not_both_done(peer: Peer) -> None:

@@ -57,21 +57,22 @@ async def test_a_held_pull_is_answered_when_its_message_comes(peer: Peer) -> Non
     assert [bytes(each.body) for each in records(answers[0])] == [b"a 0 0", b"a 0 1"]
 
 
-async def test_a_held_pull_ends_with_its_time_and_with_the_leadership(tmp_path: Path) -> None:
+async def test_a_held_pull_ends_with_its_time_and_with_the_leadership(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A held pull ends with its time, finding nothing, or at once with the lead."""
-    async with served(tmp_path) as (broker, peer):
-        await make_topic(peer, "Orders")
-        short = pull_request(sys_flag=6, suspendTimeoutMillis=100)
-        assert (await peer.request(short, 5)).code == Code.PULL_NOT_FOUND
-        async with trio.open_nursery() as nursery:
+    await make_topic(peer, "Orders")
+    short = pull_request(sys_flag=6, suspendTimeoutMillis=100)
+    assert (await peer.request(short, 5)).code == Code.PULL_NOT_FOUND
+    async with trio.open_nursery() as nursery:
 
-            @nursery.start_soon
-            async def pull() -> None:
-                response = await peer.request(pull_request(sys_flag=6), 5)
-                assert response.code == Code.SERVICE_NOT_AVAILABLE
+        @nursery.start_soon
+        async def pull() -> None:
+            response = await peer.request(pull_request(sys_flag=6), 5)
+            assert response.code == Code.SERVICE_NOT_AVAILABLE
 
-            await trio.sleep(0.05)
-            broker.ledger.follow("n1")
+        await trio.sleep(0.05)
+        broker.ledger.follow("n1")
 
 
 async def test_a_pull_needs_a_topic_a_queue_and_a_subscription(peer: Peer) -> None:
@@ -104,22 +105,23 @@ async def test_a_pull_that_is_ahead_of_its_heartbeat_gets_what_any_tag_could_wan
     assert [bytes(each.body) for each in records(newer)] == [b"untagged 0 0"]
 
 
-async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) -> None:
+async def test_offsets_of_a_group_are_committed_through_the_log(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """Two-way commits are answered when applied; one-way ones follow within a moment."""
-    async with served(tmp_path) as (broker, peer):
-        await peer.request(produce_request("a", runs=[(1, 9), (2, 3)]), 5)
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 1}
-        unset = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key, setZeroIfNotFound=False)
-        assert unset.code == Code.QUERY_NOT_FOUND
-        assert (await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)).ext["offset"] == 0
-        assert await commit(peer, 7, 1) == Code.SUCCESS
-        assert broker.machine.offsets.get("C", "Orders", 1) == 7
-        peer.send_oneway(oneway(commit_request(9, 1)))
-        await peer.request(pull_request(2, sys_flag=5, commitOffset=3), 5)
-        await until(lambda: broker.machine.offsets.get("C", "Orders", 2) is not None)
-        assert broker.machine.offsets.get("C", "Orders", 1) == 9
-        assert await commit(peer, 7, 1, topic="No") == Code.TOPIC_NOT_EXIST
+    await peer.request(produce_request("a", runs=[(1, 9), (2, 3)]), 5)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 1}
+    unset = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key, setZeroIfNotFound=False)
+    assert unset.code == Code.QUERY_NOT_FOUND
+    assert (await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)).ext["offset"] == 0
+    assert await commit(peer, 7, 1) == Code.SUCCESS
+    assert broker.machine.offsets.get("C", "Orders", 1) == 7
+    peer.send_oneway(oneway(commit_request(9, 1)))
+    await peer.request(pull_request(2, sys_flag=5, commitOffset=3), 5)
+    await until(lambda: broker.machine.offsets.get("C", "Orders", 2) is not None)
+    assert broker.machine.offsets.get("C", "Orders", 1) == 9
+    assert await commit(peer, 7, 1, topic="No") == Code.TOPIC_NOT_EXIST
 
 
 async def test_the_ends_of_a_queue_and_the_place_of_a_time(peer: Peer) -> None:
@@ -244,20 +246,21 @@ async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again
     assert broker.machine.queues.end("%DLQ%C", 0) == 1
 
 
-async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_path: Path) -> None:
+async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A send to the retry topic with DELAY is delayed; after all tries it is a dead letter."""
-    async with served(tmp_path) as (broker, peer):
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        fields: dict[str, ExtValue] = {"b": "%RETRY%C", "e": "0", "i": "DELAY\x013\x02", "l": "2"}
-        sent = await peer.request(send_request(j="1", **fields), 5)
-        assert sent.code == Code.SUCCESS, sent.remark
-        assert (sent.ext["queueId"], sent.ext["queueOffset"]) == ("0", "0")
-        assert broker.machine.queues.end("SCHEDULE_TOPIC_XXXX", 2) == 1
-        assert broker.machine.queues.end("%RETRY%C", 0) == 0
-        await peer.request(send_request(j="2", **fields), 5)
-        assert broker.machine.queues.end("%DLQ%C", 0) == 1
-        (dead,) = records(await peer.request(pull_request(0, topic="%DLQ%C"), 5))
-        assert "DELAY" not in properties_decode(dead.properties)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    fields: dict[str, ExtValue] = {"b": "%RETRY%C", "e": "0", "i": "DELAY\x013\x02", "l": "2"}
+    sent = await peer.request(send_request(j="1", **fields), 5)
+    assert sent.code == Code.SUCCESS, sent.remark
+    assert (sent.ext["queueId"], sent.ext["queueOffset"]) == ("0", "0")
+    assert broker.machine.queues.end("SCHEDULE_TOPIC_XXXX", 2) == 1
+    assert broker.machine.queues.end("%RETRY%C", 0) == 0
+    await peer.request(send_request(j="2", **fields), 5)
+    assert broker.machine.queues.end("%DLQ%C", 0) == 1
+    (dead,) = records(await peer.request(pull_request(0, topic="%DLQ%C"), 5))
+    assert "DELAY" not in properties_decode(dead.properties)
 
 
 async def test_orderly_consumers_lock_queues(peer: Peer) -> None:

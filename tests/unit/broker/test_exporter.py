@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger.net import Peer
 from dledger.remoting.bodies import BrokerStatsData, KVTable, decode_body
 from dledger.remoting.codes import RequestCode
 from mqbroker.testing import served
@@ -64,14 +65,13 @@ async def test_the_exporter_can_read_a_brokers_state(tmp_path: Path) -> None:
         ("GROUP_GET_SIZE", f"{TOPIC}@{GROUP}"),
     ],
 )
-async def test_the_exporter_can_read_traffic(figure: str, key: str, tmp_path: Path) -> None:
+async def test_the_exporter_can_read_traffic(peer: Peer, figure: str, key: str) -> None:
     """The exporter reads each figure of traffic that it asks for."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer)
-        await peer.request(send_request(b"x"), 30)
-        await peer.request(pull_request(0), 30)
-        await peer.request(pull_request(1), 30)
-        code = RequestCode.VIEW_BROKER_STATS_DATA
-        answer = await ask(peer, code, statsName=figure, statsKey=key)
-        assert answer.code == 0, answer.remark
-        assert decode_body(BrokerStatsData, answer.payload).stats_minute is not None
+    await make_topic(peer)
+    await peer.request(send_request(b"x"), 30)
+    await peer.request(pull_request(0), 30)
+    await peer.request(pull_request(1), 30)
+    code = RequestCode.VIEW_BROKER_STATS_DATA
+    answer = await ask(peer, code, statsName=figure, statsKey=key)
+    assert answer.code == 0, answer.remark
+    assert decode_body(BrokerStatsData, answer.payload).stats_minute is not None

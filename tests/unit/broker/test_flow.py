@@ -205,22 +205,23 @@ async def group_config(peer: Peer) -> SubscriptionGroupConfig:
     return decode_body(SubscriptionGroupConfig, answer.payload)
 
 
-async def test_a_group_s_rate_stays_when_other_settings_change(tmp_path: Path) -> None:
+async def test_a_group_s_rate_stays_when_other_settings_change(
+    broker: MemoryBroker, peer: Peer, tmp_path: Path
+) -> None:
     """A group's rate survives a change by 4.9's tools, without attributes, and a snapshot."""
-    async with served(tmp_path) as (broker, peer):
-        await set_consume_rate(peer, {"+consume.rate.messages": "7"})
-        old = b'{"groupName": "C", "retryMaxTimes": 3}'
-        await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, old)
-        config = await group_config(peer)
-        assert config.retry_max_times == 3
-        assert config.attributes == {"consume.rate.messages": "7"}
-        save(broker.machine)
-        other = Machine(tmp_path)
-        assert other.restore() is None
-        assert other.groups.get(GROUP) == config
-        other.close()
-        await set_consume_rate(peer, {"-consume.rate.messages": ""})
-        assert (await group_config(peer)).attributes == {}
+    await set_consume_rate(peer, {"+consume.rate.messages": "7"})
+    old = b'{"groupName": "C", "retryMaxTimes": 3}'
+    await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, old)
+    config = await group_config(peer)
+    assert config.retry_max_times == 3
+    assert config.attributes == {"consume.rate.messages": "7"}
+    save(broker.machine)
+    other = Machine(tmp_path)
+    assert other.restore() is None
+    assert other.groups.get(GROUP) == config
+    other.close()
+    await set_consume_rate(peer, {"-consume.rate.messages": ""})
+    assert (await group_config(peer)).attributes == {}
 
 
 async def test_a_groups_rate_holds_on_a_replica_that_took_over_a_state(tmp_path: Path) -> None:
@@ -294,18 +295,19 @@ async def test_a_rate_in_bytes_gives_one_message_at_least(
     assert len(records(await pull(peer, 1))) == 1
 
 
-async def test_who_waits_for_its_turn_hears_of_another_leader(tmp_path: Path) -> None:
+async def test_who_waits_for_its_turn_hears_of_another_leader(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A waiting pull is answered at once when the lead is lost; a new leader's buckets are full."""
-    async with served(tmp_path) as (broker, peer):
-        await given_messages(peer)
-        await set_consume_rate(peer, {"+consume.rate.messages": "1"})
-        assert (await pull(peer, 0)).code == 0
-        answers = await held_pull(broker, peer)
-        broker.ledger.follow()
-        await until(lambda: bool(answers))
-        assert answers[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
-        broker.ledger.lead()
-        assert (await pull(peer, 1)).code == 0
+    await given_messages(peer)
+    await set_consume_rate(peer, {"+consume.rate.messages": "1"})
+    assert (await pull(peer, 0)).code == 0
+    answers = await held_pull(broker, peer)
+    broker.ledger.follow()
+    await until(lambda: bool(answers))
+    assert answers[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+    broker.ledger.lead()
+    assert (await pull(peer, 1)).code == 0
 
 
 async def held_pull(broker: MemoryBroker, peer: Peer) -> list[Command]:

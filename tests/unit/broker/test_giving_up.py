@@ -14,7 +14,7 @@ from dledger.log.entry import Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.state.aside import Unusable, encode_note
 from mqbroker.state.groups.bits import bits_from_bytes, offsets_in
@@ -25,7 +25,6 @@ from mqbroker.state.groups.given_up import (
 )
 from mqbroker.state.groups.popping import PopAck
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import decode_move
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import (
     GROUP,
@@ -120,63 +119,66 @@ async def test_who_comes_after_the_next_delivery_buries_nothing(
     assert (await give_up(peer, found[0], second)).ext["late"] == 0
 
 
-async def test_a_stock_consumer_stores_and_acknowledges_by_itself(tmp_path: Path) -> None:
+async def test_a_stock_consumer_stores_and_acknowledges_by_itself(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """Without a pop time the answer has no fields of ours, and the message stays in flight."""
-    async with served(tmp_path) as (broker, peer):
-        found, _ = await begin(peer)
-        answer = await give_up(peer, found[0], None)
-        assert answer.ext == {}
-        assert in_flight(broker.machine) == {0, 1}
-        assert broker.machine.queues.end(DEAD, 0) == 1
+    found, _ = await begin(peer)
+    answer = await give_up(peer, found[0], None)
+    assert answer.ext == {}
+    assert in_flight(broker.machine) == {0, 1}
+    assert broker.machine.queues.end(DEAD, 0) == 1
 
 
 @pytest.mark.parametrize("before", ["pop", "ack", "hide"])
-async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> None:
+async def test_what_is_on_its_way_comes_first(
+    broker: MemoryBroker, peer: Peer, before: str
+) -> None:
     """A message with another entry on its way stores no dead letter."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        await give_up(peer, found[1], pop_time)  # makes the topic
-        if before == "pop":
-            pop_time = await shown(peer, found[0], pop_time)
-        requests = {
-            "pop": pop_request(),
-            "ack": ack_request(place(found[0]), pop_time),
-            "hide": hide_request(place(found[0]), pop_time, 9000),
-        }
-        broker.ledger.auto = False
-        answers = asked(peer, requests[before])
-        await until(lambda: len(broker.ledger.uncommitted) == 1)
-        late = await give_up(peer, found[0], pop_time)
+    found, pop_time = await begin(peer)
+    await give_up(peer, found[1], pop_time)  # makes the topic
+    if before == "pop":
+        pop_time = await shown(peer, found[0], pop_time)
+    requests = {
+        "pop": pop_request(),
+        "ack": ack_request(place(found[0]), pop_time),
+        "hide": hide_request(place(found[0]), pop_time, 9000),
+    }
+    broker.ledger.auto = False
+    answers = asked(peer, requests[before])
+    await until(lambda: len(broker.ledger.uncommitted) == 1)
+    late = await give_up(peer, found[0], pop_time)
 
-        assert (late.ext["late"], answers) == (1, [])
-        broker.ledger.commit()
-        await until(lambda: len(answers) == 1)
-        assert broker.machine.queues.end(DEAD, 0) == 1
+    assert (late.ext["late"], answers) == (1, [])
+    broker.ledger.commit()
+    await until(lambda: len(answers) == 1)
+    assert broker.machine.queues.end(DEAD, 0) == 1
 
 
 @pytest.mark.parametrize("behind", ["pop", "ack", "hide"])
-async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> None:
+async def test_what_comes_behind_finds_it_done(
+    broker: MemoryBroker, peer: Peer, behind: str
+) -> None:
     """Requests in the log after the dead letter have no effect on its message."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        await give_up(peer, found[1], pop_time)
-        pop_time = await shown(peer, found[0], pop_time)
-        broker.ledger.auto = False
-        answers = asked(peer, give_up_request(found[0].physical_offset, pop_time))
-        await until(lambda: len(broker.ledger.uncommitted) == 1)
-        requests = {
-            "pop": pop_request(),
-            "ack": ack_request(place(found[0]), pop_time),
-            "hide": hide_request(place(found[0]), pop_time, 9000),
-        }
-        behind_it = asked(peer, requests[behind])
-        await until(lambda: len(broker.ledger.uncommitted) == 2)
-        broker.ledger.commit()
-        await until(lambda: bool(answers and behind_it))
+    found, pop_time = await begin(peer)
+    await give_up(peer, found[1], pop_time)
+    pop_time = await shown(peer, found[0], pop_time)
+    broker.ledger.auto = False
+    answers = asked(peer, give_up_request(found[0].physical_offset, pop_time))
+    await until(lambda: len(broker.ledger.uncommitted) == 1)
+    requests = {
+        "pop": pop_request(),
+        "ack": ack_request(place(found[0]), pop_time),
+        "hide": hide_request(place(found[0]), pop_time, 9000),
+    }
+    behind_it = asked(peer, requests[behind])
+    await until(lambda: len(broker.ledger.uncommitted) == 2)
+    broker.ledger.commit()
+    await until(lambda: bool(answers and behind_it))
 
-        assert broker.machine.queues.end(DEAD, 0) == 2
-        assert in_flight(broker.machine) == set()
-        assert answers[0].ext["late"] == 0
+    assert broker.machine.queues.end(DEAD, 0) == 2
+    assert in_flight(broker.machine) == set()
+    assert answers[0].ext["late"] == 0
 
 
 async def test_the_second_of_two_at_once_is_asked_to_wait(broker: MemoryBroker, peer: Peer) -> None:
@@ -208,12 +210,6 @@ async def test_an_entry_is_one_with_its_note(broker: MemoryBroker, peer: Peer) -
     assert [bits_from_bytes(ack.bits) for ack in given_up.acks] == [1]
     assert given_up.sizes == [letter.size]
     assert (letter.topic, bytes(letter.body)) == (DEAD, bytes(found[0].body))
-
-
-def test_an_older_replica_stops_at_such_an_entry() -> None:
-    """An older replica takes the mark for a move out of an unknown topic, and stops."""
-    topic = decode_move(GIVEN_UP_MARK).topic
-    assert topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 
 
 ACK = PopAck(GROUP, TOPIC, 0, 1, 0, b"\x01")

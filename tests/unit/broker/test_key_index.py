@@ -221,12 +221,11 @@ async def test_messages_are_queried_by_key_and_by_unique_key(tmp_path: Path) -> 
         assert found.ext["indexLastUpdateTimestamp"] == 1004
 
 
-async def test_a_topic_made_again_does_not_show_the_old_ones_messages(tmp_path: Path) -> None:
+async def test_a_topic_made_again_does_not_show_the_old_ones_messages(peer: Peer) -> None:
     """A query does not find messages of a deleted topic, though they are still in the log."""
-    async with served(tmp_path) as (_, peer):
-        await peer.request(send_request(b"old", i="KEYS\x01k\x02"), 5)
-        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        await make_topic(peer, "Orders")
-        assert (await query(peer, "k")).code == ResponseCode.QUERY_NOT_FOUND
-        await peer.request(send_request(b"new", i="KEYS\x01k\x02"), 5)
-        assert [bytes(each.body) for each in records(await query(peer, "k"))] == [b"new"]
+    await peer.request(send_request(b"old", i="KEYS\x01k\x02"), 5)
+    await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    await make_topic(peer, "Orders")
+    assert (await query(peer, "k")).code == ResponseCode.QUERY_NOT_FOUND
+    await peer.request(send_request(b"new", i="KEYS\x01k\x02"), 5)
+    assert [bytes(each.body) for each in records(await query(peer, "k"))] == [b"new"]

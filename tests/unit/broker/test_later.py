@@ -8,12 +8,12 @@ import pytest
 import trio
 
 from dledger.errors import ConnectionLost
-from dledger.net import connect_peer
+from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import encode_header
 from mqbroker.requests.sending import produce
-from mqbroker.testing.memory import memory_broker, served, until
+from mqbroker.testing.memory import MemoryBroker, memory_broker, until
 from mqbroker.testing.requests import TIMEOUT_S, produce_request
 
 
@@ -61,10 +61,10 @@ async def test_an_answer_that_fails_ends_its_own_connection_alone(
         assert broker.broker.core.faults.count == 1
 
 
-async def test_a_refusal_does_not_wait_for_name_servers(tmp_path: Path) -> None:
+async def test_a_refusal_does_not_wait_for_name_servers(broker: MemoryBroker, peer: Peer) -> None:
     """A name server is to be told of a new topic: what is stored there waits for that, and what is
     refused does not."""
-    async with served(tmp_path) as (broker, peer), trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         announcements = broker.broker.core.announcements
         announcements.connected("namesrv")
         stored: list[Command] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -56,10 +55,10 @@ def _body(client_id: str, waits_ms: int | None = None) -> bytes:
     return encode_body(LockBatchBody(KEY.group, client_id, [queue], waits_ms=waits_ms))
 
 
-@asynccontextmanager
-async def two_members(directory: Path) -> AsyncIterator[Members]:
+@pytest.fixture
+async def members(tmp_path: Path) -> AsyncIterator[Members]:
     async with (
-        memory_broker(directory) as broker,
+        memory_broker(tmp_path) as broker,
         connect_peer("127.0.0.1", broker.port) as first,
         connect_peer("127.0.0.1", broker.port) as second,
     ):
@@ -92,52 +91,49 @@ async def answered(
     return found[0] if found else None
 
 
-async def test_a_held_request_has_the_lock_when_it_is_given_up(tmp_path: Path) -> None:
+async def test_a_held_request_has_the_lock_when_it_is_given_up(members: Members) -> None:
     """A held request gets the lock when its owner unlocks it, and by nobody else's unlock."""
-    async with two_members(tmp_path) as members:
 
-        async def unlock() -> None:
-            await members.unlock(members.first, "c3")
-            assert members.held == 1
-            await members.unlock(members.first, "c1")
+    async def unlock() -> None:
+        await members.unlock(members.first, "c3")
+        assert members.held == 1
+        await members.unlock(members.first, "c1")
 
-        assert await answered(members, unlock) == [0]
-        assert members.owner() == "c2"
+    assert await answered(members, unlock) == [0]
+    assert members.owner() == "c2"
 
 
-async def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
+async def test_who_does_not_wait_is_answered_at_once(members: Members) -> None:
     """Requests of stock clients, and of several queues, are answered at once."""
-    async with two_members(tmp_path) as members:
-        with trio.fail_after(HELD_MS / 2000):
-            assert await members.lock(members.second, "c2", None) == []
-            assert await members.lock(members.second, "c2", 0) == []
-            assert await members.lock(members.first, "c1") == [0]
-        assert members.held == 0
+    with trio.fail_after(HELD_MS / 2000):
+        assert await members.lock(members.second, "c2", None) == []
+        assert await members.lock(members.second, "c2", 0) == []
+        assert await members.lock(members.first, "c1") == [0]
+    assert members.held == 0
 
 
 @pytest.mark.parametrize("way", ["unlocks", "leaves", "topic"])
-async def test_a_held_request_that_may_have_nothing_is_answered(way: str, tmp_path: Path) -> None:
+async def test_a_held_request_that_may_have_nothing_is_answered(members: Members, way: str) -> None:
     """A held request is answered if its client leaves or withdraws, or the topic is deleted."""
-    async with two_members(tmp_path) as members:
 
-        async def end() -> None:
-            if way == "unlocks":
-                await members.unlock(members.second, "c2")
-            elif way == "leaves":
-                left = {"clientID": "c2", "consumerGroup": KEY.group}
-                await ask(members.second, RequestCode.UNREGISTER_CLIENT, **left)
-            else:
-                deletes = {"topic": KEY.topic}
-                await ask(members.first, RequestCode.DELETE_TOPIC_IN_BROKER, **deletes)
+    async def end() -> None:
+        if way == "unlocks":
+            await members.unlock(members.second, "c2")
+        elif way == "leaves":
+            left = {"clientID": "c2", "consumerGroup": KEY.group}
+            await ask(members.second, RequestCode.UNREGISTER_CLIENT, **left)
+        else:
+            deletes = {"topic": KEY.topic}
+            await ask(members.first, RequestCode.DELETE_TOPIC_IN_BROKER, **deletes)
 
-        assert await answered(members, end) == []
-        await members.unlock(members.first, "c1")
-        assert members.owner() is None
+    assert await answered(members, end) == []
+    await members.unlock(members.first, "c1")
+    assert members.owner() is None
 
 
-async def test_a_held_request_is_sent_to_the_next_leader(tmp_path: Path) -> None:
+async def test_a_held_request_is_sent_to_the_next_leader(members: Members) -> None:
     """A held request is sent to the next leader as soon as this broker follows."""
-    async with two_members(tmp_path) as members, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
         async def lock() -> None:
@@ -151,23 +147,22 @@ async def test_a_held_request_is_sent_to_the_next_leader(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("forgets", [False, True])
 async def test_a_client_that_is_gone_is_given_no_lock(
-    forgets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forgets: bool, members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A held request of a closed connection is dropped, lest its lock lasts unused."""
     if forgets:
         monkeypatch.setattr(HeldPulls, "disconnected", lambda *_: None)
-    async with two_members(tmp_path) as members:
-        async with (
-            connect_peer("127.0.0.1", members.broker.port) as third,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(members.lock, third, "c3")
-            await until(lambda: members.held == 1)
-            nursery.cancel_scope.cancel()
-        if not forgets:
-            await until(lambda: members.held == 0)
-        await members.unlock(members.first, "c1")
-        if forgets:
-            await until(lambda: members.owner() == "c3")
-        else:
-            assert await members.lock(members.second, "c2", None) == [0]
+    async with (
+        connect_peer("127.0.0.1", members.broker.port) as third,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(members.lock, third, "c3")
+        await until(lambda: members.held == 1)
+        nursery.cancel_scope.cancel()
+    if not forgets:
+        await until(lambda: members.held == 0)
+    await members.unlock(members.first, "c1")
+    if forgets:
+        await until(lambda: members.owner() == "c3")
+    else:
+        assert await members.lock(members.second, "c2", None) == [0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,11 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.state.control import DropHead, encode_control
+from mqbroker.state.decisions import STAGED_MARK
+from mqbroker.state.groups.given_up import GIVEN_UP_MARK
 from mqbroker.state.moves import decode_move
-from mqbroker.state.once import MARK
-from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.state.once import DECISION_MARK, MARK
+from mqbroker.testing import MemoryBroker, until
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -147,38 +148,40 @@ async def test_a_repeat_is_stored_although_its_topic_is_gone(peer: Peer) -> None
     assert told(await peer.request(request, TIMEOUT_S)).duplicate
 
 
-async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: Path) -> None:
+async def test_a_repeat_is_known_although_retention_took_the_messages(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A repeat of messages that retention removed is answered without their places."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
-        told(await peer.request(request, TIMEOUT_S))
-        status = broker.ledger.status
-        drop = DropHead(status.end_position, status.last_index + 1)
-        broker.ledger.append_nowait(encode_control(drop), Kind.CONTROL, lambda _: None)
-        again = told(await peer.request(request, TIMEOUT_S))
+    epoch = await begin(peer)
+    request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+    told(await peer.request(request, TIMEOUT_S))
+    status = broker.ledger.status
+    drop = DropHead(status.end_position, status.last_index + 1)
+    broker.ledger.append_nowait(encode_control(drop), Kind.CONTROL, lambda _: None)
+    again = told(await peer.request(request, TIMEOUT_S))
 
-        assert (again.duplicate, again.position, again.offsets) == (True, -1, [])
-        assert broker.machine.queues.end("Mails", 3) == 1
+    assert (again.duplicate, again.position, again.offsets) == (True, -1, [])
+    assert broker.machine.queues.end("Mails", 3) == 1
 
 
-async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) -> None:
+async def test_a_repeat_that_overtakes_the_first_waits_for_it(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A repeat that overtakes the first request gets the same answer after the commit."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        broker.ledger.auto = False
-        request = write_request(epoch, 1, OUTPUTS)
-        answers: list[Command] = []
-        for _ in range(2):
-            copy = Command(request.code, dict(request.ext), request.payload)
-            peer.request_nowait(copy, answers.append)  # type: ignore[arg-type]
-        await until(lambda: bool(broker.ledger.uncommitted))
-        await ask(peer, RequestCode.GROUP_INFO)  # the second was read by now
-        assert len(broker.ledger.uncommitted) == 1
-        broker.ledger.commit()
-        await until(lambda: len(answers) == 2)
+    epoch = await begin(peer)
+    broker.ledger.auto = False
+    request = write_request(epoch, 1, OUTPUTS)
+    answers: list[Command] = []
+    for _ in range(2):
+        copy = Command(request.code, dict(request.ext), request.payload)
+        peer.request_nowait(copy, answers.append)  # type: ignore[arg-type]
+    await until(lambda: bool(broker.ledger.uncommitted))
+    await ask(peer, RequestCode.GROUP_INFO)  # the second was read by now
+    assert len(broker.ledger.uncommitted) == 1
+    broker.ledger.commit()
+    await until(lambda: len(answers) == 2)
 
-        assert [told(answer).duplicate for answer in answers] == [False, True]
+    assert [told(answer).duplicate for answer in answers] == [False, True]
 
 
 async def test_an_older_instance_is_fenced_and_told_so(broker: MemoryBroker, peer: Peer) -> None:
@@ -254,25 +257,24 @@ async def test_a_member_that_lost_its_lock_moves_nothing(peer: Peer) -> None:
     assert refused.code == ResponseCode.NOT_LOCK_OWNER
 
 
-async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(tmp_path: Path) -> None:
+async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """The next owner of a queue begins behind it; and a commit below it does not take it back."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        broker.ledger.auto = False
-        peer.request_nowait(
-            write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
-        )
-        await until(lambda: len(messages_in(broker)) == 1)
-        place: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
-        answers = asked(peer, Command(RequestCode.QUERY_CONSUMER_OFFSET, place))
-        await commit(peer, 3)
-        assert answers == []
-        broker.ledger.commit()
-        await until(lambda: bool(answers))
+    epoch = await begin(peer)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    broker.ledger.auto = False
+    peer.request_nowait(write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None)
+    await until(lambda: len(messages_in(broker)) == 1)
+    place: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+    answers = asked(peer, Command(RequestCode.QUERY_CONSUMER_OFFSET, place))
+    await commit(peer, 3)
+    assert answers == []
+    broker.ledger.commit()
+    await until(lambda: bool(answers))
 
-        assert answers[0].ext["offset"] == 5
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+    assert answers[0].ext["offset"] == 5
+    assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
 
 
 def messages_in(broker: MemoryBroker) -> list[Entry]:
@@ -280,27 +282,25 @@ def messages_in(broker: MemoryBroker) -> list[Entry]:
     return [entry for entry in broker.ledger.uncommitted if entry.kind == Kind.MESSAGES]
 
 
-def test_an_older_replica_stops_at_such_an_entry() -> None:
+@pytest.mark.parametrize("mark", [MARK, GIVEN_UP_MARK, STAGED_MARK, DECISION_MARK])
+def test_an_older_replica_stops_at_such_an_entry(mark: bytes) -> None:
     """An older replica takes the mark for a move out of an unknown topic, and stops."""
-    topic = decode_move(MARK).topic
-
-    assert topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
+    assert decode_move(mark).topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 
 
-async def test_the_second_of_two_transactions_of_a_queue_is_asked_to_wait(tmp_path: Path) -> None:
+async def test_the_second_of_two_transactions_of_a_queue_is_asked_to_wait(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A second transaction of a queue waits, as the group's place is not known before."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        other = await register(peer, "other")
-        broker.ledger.auto = False
-        peer.request_nowait(
-            write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
-        )
-        await until(lambda: bool(broker.ledger.uncommitted))
-        waits = await peer.request(
-            write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other"), TIMEOUT_S
-        )
+    epoch = await begin(peer)
+    other = await register(peer, "other")
+    broker.ledger.auto = False
+    peer.request_nowait(write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None)
+    await until(lambda: bool(broker.ledger.uncommitted))
+    waits = await peer.request(
+        write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other"), TIMEOUT_S
+    )
 
-        assert waits.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "retryAfterMillis" in waits.ext
-        assert len(broker.ledger.uncommitted) == 1
+    assert waits.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "retryAfterMillis" in waits.ext
+    assert len(broker.ledger.uncommitted) == 1

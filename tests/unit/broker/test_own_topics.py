@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.names import TOOLS_GROUP, UNREADABLE
-from mqbroker.testing import served
+from mqbroker.testing import MemoryBroker
 from mqbroker.testing.requests import GROUP, TOPIC, pull_request
 from tests.unit.broker.test_popping import pop_request
 
@@ -37,20 +37,20 @@ READS: dict[str, Callable[..., Command]] = {
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("topic", sorted(UNREADABLE))
-async def test_no_group_reads_the_brokers_own_topics(tmp_path: Path, topic: str, read: str) -> None:
+async def test_no_group_reads_the_brokers_own_topics(
+    broker: MemoryBroker, peer: Peer, topic: str, read: str
+) -> None:
     """A group can't read the broker's own topics: messages would come before their time."""
-    async with served(tmp_path) as (broker, peer):
-        answer = await peer.request(READS[read](topic=topic, queueId="0"), 5)
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert "belongs to the broker" in (answer.remark or "")
-        assert broker.machine.groups.get(GROUP) is None
+    answer = await peer.request(READS[read](topic=topic, queueId="0"), 5)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert "belongs to the broker" in (answer.remark or "")
+    assert broker.machine.groups.get(GROUP) is None
 
 
-async def test_tools_see_what_waits(tmp_path: Path) -> None:
+async def test_tools_see_what_waits(peer: Peer) -> None:
     """`mqadmin printMsg -t rmq_sys_wheel_timer` works, as in RocketMQ."""
-    async with served(tmp_path) as (_, peer):
-        pulled = pull_request(topic="rmq_sys_wheel_timer", consumerGroup=TOOLS_GROUP)
-        pulled.ext["suspendTimeoutMillis"] = 0
-        assert (await peer.request(pulled, 5)).code == ResponseCode.PULL_NOT_FOUND
-        other = await peer.request(pull_request(topic=TOPIC), 5)
-        assert other.code == ResponseCode.TOPIC_NOT_EXIST
+    pulled = pull_request(topic="rmq_sys_wheel_timer", consumerGroup=TOOLS_GROUP)
+    pulled.ext["suspendTimeoutMillis"] = 0
+    assert (await peer.request(pulled, 5)).code == ResponseCode.PULL_NOT_FOUND
+    other = await peer.request(pull_request(topic=TOPIC), 5)
+    assert other.code == ResponseCode.TOPIC_NOT_EXIST

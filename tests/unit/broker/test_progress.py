@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -46,11 +45,11 @@ Code = ResponseCode
 QUEUE = MessageQueue(TOPIC, "broker-a", 1)
 
 
-@asynccontextmanager
-async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
+@pytest.fixture
+async def broker_and_peer(tmp_path: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
     """A group has pulled 3 of 4 messages, stored at 1, 2, 3 and 4 s, and committed 2."""
     clock_ms = 0
-    async with served(directory, clock_ms=lambda: clock_ms) as (broker, peer):
+    async with served(tmp_path, clock_ms=lambda: clock_ms) as (broker, peer):
         await make_topic(peer, queues=2)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         for number in range(4):
@@ -64,18 +63,17 @@ async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]
         yield broker, peer
 
 
-async def test_the_broker_tells_how_far_all_its_groups_are(tmp_path: Path) -> None:
+async def test_the_broker_tells_how_far_all_its_groups_are(peer: Peer) -> None:
     """GET_BROKER_CONSUME_STATS has each group's lag and in-flight count, for brokerConsumeStats."""
-    async with half_read(tmp_path) as (_, peer):
-        found = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
-        stats = decode_body(ConsumeStatsList, found.payload)
-        assert (stats.total_diff, stats.total_inflight_diff) == (2, 1)
-        (of_group,) = stats.consume_stats_list
-        progress = of_group[GROUP][0].offset_table[QUEUE]
-        assert (progress.broker_offset, progress.consumer_offset) == (4, 2)
-        assert progress.last_timestamp == 2000
-        ordered = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=True)
-        assert decode_body(ConsumeStatsList, ordered.payload).consume_stats_list == []
+    found = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
+    stats = decode_body(ConsumeStatsList, found.payload)
+    assert (stats.total_diff, stats.total_inflight_diff) == (2, 1)
+    (of_group,) = stats.consume_stats_list
+    progress = of_group[GROUP][0].offset_table[QUEUE]
+    assert (progress.broker_offset, progress.consumer_offset) == (4, 2)
+    assert progress.last_timestamp == 2000
+    ordered = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=True)
+    assert decode_body(ConsumeStatsList, ordered.payload).consume_stats_list == []
 
 
 async def told(peer: Peer) -> OffsetWrapper:
@@ -84,36 +82,34 @@ async def told(peer: Peer) -> OffsetWrapper:
     return decode_body(ConsumeStats, answer.payload).offset_table[QUEUE]
 
 
-async def test_our_tools_are_told_why_a_group_is_not_further(tmp_path: Path) -> None:
+async def test_our_tools_are_told_why_a_group_is_not_further(peer: Peer) -> None:
     """Our tools are told a group's state and reason; others get RocketMQ's fields."""
-    async with half_read(tmp_path) as (_, peer):
-        plain = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP)
-        assert b"reason" not in bytes(plain.payload)
-        assert b"produceTps" not in bytes(plain.payload)
-        row = await told(peer)
-        assert (row.state, row.in_flight) == ("handed out", 1)
-        assert row.reason == "c1 has 1 messages in hand"
-        await ask(peer, RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup=GROUP)
-        row = await told(peer)
-        assert (row.state, row.in_flight) == ("no members", 0)
-        disabled = encode_body(SubscriptionGroupConfig(GROUP, consume_enable=False))
-        await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, disabled)
-        row = await told(peer)
-        assert (row.state, row.reason) == ("group disabled", "the group's consumeEnable is false")
+    plain = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP)
+    assert b"reason" not in bytes(plain.payload)
+    assert b"produceTps" not in bytes(plain.payload)
+    row = await told(peer)
+    assert (row.state, row.in_flight) == ("handed out", 1)
+    assert row.reason == "c1 has 1 messages in hand"
+    await ask(peer, RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup=GROUP)
+    row = await told(peer)
+    assert (row.state, row.in_flight) == ("no members", 0)
+    disabled = encode_body(SubscriptionGroupConfig(GROUP, consume_enable=False))
+    await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, disabled)
+    row = await told(peer)
+    assert (row.state, row.reason) == ("group disabled", "the group's consumeEnable is false")
 
 
-async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_reader_that_asks_for_nothing_is_told(broker: MemoryBroker, peer: Peer) -> None:
     """A reader that has committed all and asks for no more is told as paused or busy."""
-    async with half_read(tmp_path) as (broker, peer):
-        await commit(peer, 3, 1)
-        assert (await told(peer)).state == "being read"
-        broker.broker.core.rates.sample(trio.current_time(), 1)
-        await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
-        broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
-        row = await told(peer)
-        assert row.state == "not asked for"
-        assert str(row.reason).startswith("c1 reads the queue, and asks for no messages")
-        assert row.since != 0
+    await commit(peer, 3, 1)
+    assert (await told(peer)).state == "being read"
+    broker.broker.core.rates.sample(trio.current_time(), 1)
+    await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
+    broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
+    row = await told(peer)
+    assert row.state == "not asked for"
+    assert str(row.reason).startswith("c1 reads the queue, and asks for no messages")
+    assert row.since != 0
 
 
 def member(paused: list[MessageQueue]) -> bytes:
@@ -122,116 +118,111 @@ def member(paused: list[MessageQueue]) -> bytes:
     return encode_body(HeartbeatData("c1", [], [data]))
 
 
-async def test_a_paused_reader_is_told_apart_from_a_busy_one(tmp_path: Path) -> None:
+async def test_a_paused_reader_is_told_apart_from_a_busy_one(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A queue that its member has paused is told so, if it is one of this broker's."""
-    async with half_read(tmp_path) as (broker, peer):
-        name = broker.broker.core.config.broker_name
-        own, others = MessageQueue(TOPIC, name, 1), MessageQueue(TOPIC, "elsewhere", 1)
-        every = all_queues(TOPIC)
-        many = [MessageQueue(f"t{n}", name, 0) for n in range(limits.PAUSED_QUEUES_MAX)]
+    name = broker.broker.core.config.broker_name
+    own, others = MessageQueue(TOPIC, name, 1), MessageQueue(TOPIC, "elsewhere", 1)
+    every = all_queues(TOPIC)
+    many = [MessageQueue(f"t{n}", name, 0) for n in range(limits.PAUSED_QUEUES_MAX)]
 
-        async def state(*paused: MessageQueue) -> str | None:
-            await ask(peer, RequestCode.HEART_BEAT, member([*paused]))
-            return (await told(peer)).state
+    async def state(*paused: MessageQueue) -> str | None:
+        await ask(peer, RequestCode.HEART_BEAT, member([*paused]))
+        return (await told(peer)).state
 
-        assert [await state(each) for each in (own, every, others)] == [
-            *("paused", "paused", "handed out")
-        ]
-        await commit(peer, 3, 1)
-        broker.broker.core.rates.sample(trio.current_time(), 1)
-        await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
-        broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
-        assert [await state(*each) for each in ([own], [others], [], [*many, own])] == [
-            *("paused", "busy", "busy", "busy")
-        ]
+    assert [await state(each) for each in (own, every, others)] == [
+        *("paused", "paused", "handed out")
+    ]
+    await commit(peer, 3, 1)
+    broker.broker.core.rates.sample(trio.current_time(), 1)
+    await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
+    broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
+    assert [await state(*each) for each in ([own], [others], [], [*many, own])] == [
+        *("paused", "busy", "busy", "busy")
+    ]
 
 
-async def test_rates_are_those_of_the_groups_topics(tmp_path: Path) -> None:
+async def test_rates_are_those_of_the_groups_topics(broker: MemoryBroker, peer: Peer) -> None:
     """Rates are messages a second into a group's topics, and out to the group."""
-    async with half_read(tmp_path) as (broker, peer):
-        rates, now_s = broker.broker.core.rates, trio.current_time()
-        rates.statistics.sample(now_s)
-        for number in range(3):
-            await peer.request(send_request(b"%d" % number), 5)
-            await peer.request(pull_request(1, 4 + number), 5)
-        rates.statistics.sample(now_s + 10)
-        broker.broker.core.clock_s = lambda: now_s + 10
-        answer = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, reasons=True)
-        stats = decode_body(ConsumeStats, answer.payload)
-        assert stats.consume_tps > 0
-        assert (stats.produce_tps or 0) > 0
+    rates, now_s = broker.broker.core.rates, trio.current_time()
+    rates.statistics.sample(now_s)
+    for number in range(3):
+        await peer.request(send_request(b"%d" % number), 5)
+        await peer.request(pull_request(1, 4 + number), 5)
+    rates.statistics.sample(now_s + 10)
+    broker.broker.core.clock_s = lambda: now_s + 10
+    answer = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, reasons=True)
+    stats = decode_body(ConsumeStats, answer.payload)
+    assert stats.consume_tps > 0
+    assert (stats.produce_tps or 0) > 0
 
 
-async def test_times_tell_how_long_messages_have_waited(tmp_path: Path) -> None:
+async def test_times_tell_how_long_messages_have_waited(peer: Peer) -> None:
     """Times are those of a queue's next message; an empty queue has none."""
-    async with half_read(tmp_path) as (_, peer):
-        code = RequestCode.QUERY_CONSUME_TIME_SPAN
-        found = await ask(peer, code, topic=TOPIC, group=GROUP)
-        empty, span = decode_body(QueryConsumeTimeSpanBody, found.payload).consume_time_span_set
-        assert span.message_queue == QUEUE
-        assert (span.min_time_stamp, span.max_time_stamp) == (1000, 4000)
-        assert (span.consume_time_stamp, span.delay_time) == (2000, 7000)
-        assert (empty.min_time_stamp, empty.consume_time_stamp, empty.delay_time) == (0, 0, 0)
-        new = await ask(peer, code, topic=TOPIC, group="New")
-        span = decode_body(QueryConsumeTimeSpanBody, new.payload).consume_time_span_set[1]
-        assert (span.consume_time_stamp, span.delay_time) == (1000, 9000)
-        missing = await ask(peer, code, topic="Missing", group=GROUP)
-        assert missing.code == Code.TOPIC_NOT_EXIST
+    code = RequestCode.QUERY_CONSUME_TIME_SPAN
+    found = await ask(peer, code, topic=TOPIC, group=GROUP)
+    empty, span = decode_body(QueryConsumeTimeSpanBody, found.payload).consume_time_span_set
+    assert span.message_queue == QUEUE
+    assert (span.min_time_stamp, span.max_time_stamp) == (1000, 4000)
+    assert (span.consume_time_stamp, span.delay_time) == (2000, 7000)
+    assert (empty.min_time_stamp, empty.consume_time_stamp, empty.delay_time) == (0, 0, 0)
+    new = await ask(peer, code, topic=TOPIC, group="New")
+    span = decode_body(QueryConsumeTimeSpanBody, new.payload).consume_time_span_set[1]
+    assert (span.consume_time_stamp, span.delay_time) == (1000, 9000)
+    missing = await ask(peer, code, topic="Missing", group=GROUP)
+    assert missing.code == Code.TOPIC_NOT_EXIST
 
 
-async def test_a_group_goes_on_from_where_another_is(tmp_path: Path) -> None:
+async def test_a_group_goes_on_from_where_another_is(broker: MemoryBroker, peer: Peer) -> None:
     """CLONE_GROUP_OFFSET copies offsets of one topic or all, and is refused without any."""
-    async with half_read(tmp_path) as (broker, peer):
-        code = RequestCode.CLONE_GROUP_OFFSET
-        done = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic=TOPIC, offline=True)
-        assert (done.code, broker.machine.offsets.get("D", TOPIC, 1)) == (Code.SUCCESS, 2)
-        done = await ask(peer, code, srcGroup="D", destGroup="E")
-        assert (done.code, broker.machine.offsets.get("E", TOPIC, 1)) == (Code.SUCCESS, 2)
-        refused = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic="Other")
-        assert refused.code == Code.SYSTEM_ERROR
-        assert "no offsets to clone in 'Other'" in (refused.remark or "")
+    code = RequestCode.CLONE_GROUP_OFFSET
+    done = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic=TOPIC, offline=True)
+    assert (done.code, broker.machine.offsets.get("D", TOPIC, 1)) == (Code.SUCCESS, 2)
+    done = await ask(peer, code, srcGroup="D", destGroup="E")
+    assert (done.code, broker.machine.offsets.get("E", TOPIC, 1)) == (Code.SUCCESS, 2)
+    refused = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic="Other")
+    assert refused.code == Code.SYSTEM_ERROR
+    assert "no offsets to clone in 'Other'" in (refused.remark or "")
 
 
-async def test_a_groups_topics_and_subscription_are_told(tmp_path: Path) -> None:
+async def test_a_groups_topics_and_subscription_are_told(peer: Peer) -> None:
     """A group's topics come from its offsets, its subscription from its members."""
-    async with half_read(tmp_path) as (_, peer):
-        topics = await ask(peer, RequestCode.QUERY_TOPICS_BY_CONSUMER, group=GROUP)
-        assert decode_body(TopicList, topics.payload).topic_list == [TOPIC]
-        code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
-        for group, wanted in ((GROUP, "*"), ("Nobody", None)):
-            answer = await ask(peer, code, group=group, topic=TOPIC)
-            found = decode_body(QuerySubscriptionResponseBody, answer.payload).subscription_data
-            assert (found.sub_string if found else None) == wanted
+    topics = await ask(peer, RequestCode.QUERY_TOPICS_BY_CONSUMER, group=GROUP)
+    assert decode_body(TopicList, topics.payload).topic_list == [TOPIC]
+    code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+    for group, wanted in ((GROUP, "*"), ("Nobody", None)):
+        answer = await ask(peer, code, group=group, topic=TOPIC)
+        found = decode_body(QuerySubscriptionResponseBody, answer.payload).subscription_data
+        assert (found.sub_string if found else None) == wanted
 
 
-async def test_all_producers_are_told(tmp_path: Path) -> None:
+async def test_all_producers_are_told(peer: Peer) -> None:
     """Producers are told by group, with their addresses and last heartbeats."""
-    async with half_read(tmp_path) as (_, peer):
-        body = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
-        await ask(peer, RequestCode.HEART_BEAT, body)
-        answer = await ask(peer, RequestCode.GET_ALL_PRODUCER_INFO)
-        ((group, (info,)),) = decode_body(ProducerTableInfo, answer.payload).data.items()
-        assert (group, info.client_id, info.language) == ("P", "p1", "PYTHON")
-        assert info.remote_ip.startswith("127.0.0.1:")
-        assert 9000 <= info.last_update_timestamp <= 10_000
+    body = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
+    await ask(peer, RequestCode.HEART_BEAT, body)
+    answer = await ask(peer, RequestCode.GET_ALL_PRODUCER_INFO)
+    ((group, (info,)),) = decode_body(ProducerTableInfo, answer.payload).data.items()
+    assert (group, info.client_id, info.language) == ("P", "p1", "PYTHON")
+    assert info.remote_ip.startswith("127.0.0.1:")
+    assert 9000 <= info.last_update_timestamp <= 10_000
 
 
 @pytest.mark.parametrize(("index", "count", "offsets"), [(1, 2, 2), (3, 9, 1), (4, 9, 0)])
 async def test_units_of_a_queue_are_shown(
-    tmp_path: Path, index: int, count: int, offsets: int
+    broker: MemoryBroker, peer: Peer, index: int, count: int, offsets: int
 ) -> None:
     """Units of a queue, for mqadmin queryCq, have its messages' places in the log."""
-    async with half_read(tmp_path) as (broker, peer):
-        code = RequestCode.QUERY_CONSUME_QUEUE
-        found = await ask(peer, code, topic=TOPIC, queueId=1, index=index, count=count)
-        shown = decode_body(QueryConsumeQueueResponseBody, found.payload)
-        assert (shown.min_queue_index, shown.max_queue_index) == (0, 4)
-        queue = broker.machine.queues.get(TOPIC, 1)
-        assert queue is not None
-        wanted = queue.read(index, offsets)["position"].tolist() if offsets else []
-        assert [unit.physic_offset for unit in shown.queue_data] == wanted
-        refused = await ask(peer, code, topic=TOPIC, queueId=7, index=0, count=1)
-        assert refused.code == Code.SYSTEM_ERROR
+    code = RequestCode.QUERY_CONSUME_QUEUE
+    found = await ask(peer, code, topic=TOPIC, queueId=1, index=index, count=count)
+    shown = decode_body(QueryConsumeQueueResponseBody, found.payload)
+    assert (shown.min_queue_index, shown.max_queue_index) == (0, 4)
+    queue = broker.machine.queues.get(TOPIC, 1)
+    assert queue is not None
+    wanted = queue.read(index, offsets)["position"].tolist() if offsets else []
+    assert [unit.physic_offset for unit in shown.queue_data] == wanted
+    refused = await ask(peer, code, topic=TOPIC, queueId=7, index=0, count=1)
+    assert refused.code == Code.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize(

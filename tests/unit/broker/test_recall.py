@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +54,8 @@ class Scene:
         return [bytes(record.body) for record in records(answer)]
 
 
-@asynccontextmanager
-async def scene(directory: Path) -> AsyncIterator[Scene]:
+@pytest.fixture
+async def its(tmp_path: Path) -> AsyncIterator[Scene]:
     """A broker, its producer, and a clock in the test's hands."""
     held: list[Scene] = []
 
@@ -64,7 +63,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
         return int(trio.current_time() * 1000) + (held[0].later_ms if held else 0)
 
     async with (
-        memory_broker(directory, clock_ms=clock_ms) as broker,
+        memory_broker(tmp_path, clock_ms=clock_ms) as broker,
         connect_peer("127.0.0.1", broker.port) as producer,
     ):
         held.append(Scene(broker, producer))
@@ -72,47 +71,43 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
         yield held[0]
 
 
-async def test_a_message_that_was_taken_back_is_never_delivered(tmp_path: Path) -> None:
+async def test_a_message_that_was_taken_back_is_never_delivered(its: Scene) -> None:
     """A recalled message is not delivered, others are, and a second recall is refused."""
-    async with scene(tmp_path) as its:
-        handle = await its.send("a")
-        await its.send("b")
-        done = await its.recall(handle)
-        assert (done.code, done.ext["msgId"]) == (Code.SUCCESS, "a")
-        again = await its.recall(handle)
-        assert again.code == Code.ILLEGAL_OPERATION
-        assert "taken back already" in (again.remark or "")
-        assert await its.delivered() == [b"b"]
+    handle = await its.send("a")
+    await its.send("b")
+    done = await its.recall(handle)
+    assert (done.code, done.ext["msgId"]) == (Code.SUCCESS, "a")
+    again = await its.recall(handle)
+    assert again.code == Code.ILLEGAL_OPERATION
+    assert "taken back already" in (again.remark or "")
+    assert await its.delivered() == [b"b"]
 
 
-async def test_after_its_delivery_it_is_too_late(tmp_path: Path) -> None:
+async def test_after_its_delivery_it_is_too_late(its: Scene) -> None:
     """A recall after the delivery is refused."""
-    async with scene(tmp_path) as its:
-        handle = await its.send()
-        assert await its.delivered() == [b"k"]
-        assert (await its.recall(handle)).code == Code.ILLEGAL_OPERATION
+    handle = await its.send()
+    assert await its.delivered() == [b"k"]
+    assert (await its.recall(handle)).code == Code.ILLEGAL_OPERATION
 
 
-async def test_a_handle_must_be_of_this_topic_and_broker(tmp_path: Path) -> None:
+async def test_a_handle_must_be_of_this_topic_and_broker(its: Scene) -> None:
     """A handle of another topic or broker, or of no waiting message, is refused."""
-    async with scene(tmp_path) as its:
-        topic, broker, due_ms, key = RecallHandle.decode(await its.send())
-        for other in (
-            RecallHandle("Other", broker, due_ms, key),
-            RecallHandle(topic, "broker-z", due_ms, key),
-            RecallHandle(topic, broker, due_ms, "nobody"),
-        ):
-            assert (await its.recall(other.encode())).code == Code.ILLEGAL_OPERATION
-        assert len(its.broker.machine.timers) == 1
+    topic, broker, due_ms, key = RecallHandle.decode(await its.send())
+    for other in (
+        RecallHandle("Other", broker, due_ms, key),
+        RecallHandle(topic, "broker-z", due_ms, key),
+        RecallHandle(topic, broker, due_ms, "nobody"),
+    ):
+        assert (await its.recall(other.encode())).code == Code.ILLEGAL_OPERATION
+    assert len(its.broker.machine.timers) == 1
 
 
 @pytest.mark.parametrize("text", ["", "?", "djE", "djEgYSBiIGM=", "djIgYSBiIGMgZA==", "\x00\xff"])
-async def test_any_text_is_a_handle_or_refused(text: str, tmp_path: Path) -> None:
+async def test_any_text_is_a_handle_or_refused(its: Scene, text: str) -> None:
     """A text is decoded as a handle or refused, whatever a client sends."""
     with pytest.raises(BadInput, match="not a valid recall handle"):
         RecallHandle.decode(text)
-    async with scene(tmp_path) as its:
-        assert (await its.recall(text)).code == Code.ILLEGAL_OPERATION
+    assert (await its.recall(text)).code == Code.ILLEGAL_OPERATION
 
 
 def test_a_handle_is_what_stock_clients_can_read() -> None:

@@ -198,14 +198,13 @@ async def arrived(peer: Peer) -> list[Record]:
     ],
 )
 async def test_what_can_not_be_repeated_is_refused(
-    tmp_path: Path, properties: str, body: bytes, said: str
+    broker: MemoryBroker, peer: Peer, properties: str, body: bytes, said: str
 ) -> None:
     """A message that can't be repeated is refused with the reason, before it is stored."""
-    async with served(tmp_path) as (broker, peer):
-        code, reason = await send(peer, properties, body)
-        assert code == ResponseCode.MESSAGE_ILLEGAL
-        assert said in reason
-        assert len(broker.machine.timers) == 0
+    code, reason = await send(peer, properties, body)
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert said in reason
+    assert len(broker.machine.timers) == 0
 
 
 async def test_each_time_is_delivered_once_whoever_leads(tmp_path: Path) -> None:

@@ -83,13 +83,14 @@ async def test_an_answered_message_that_is_sent_again_is_stored_again(
     assert await stored_bodies(peer, queue_id) == bodies
 
 
-async def test_three_oneway_sends_of_one_object_store_three(tmp_path: Path) -> None:
+async def test_three_oneway_sends_of_one_object_store_three(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """One-way sends of one object are each stored, also after a change of leaders."""
-    async with served(tmp_path) as (broker, peer):
-        for count in range(1, 4):
-            peer.send_oneway(oneway(message()))
-            await until(lambda count=count: broker.machine.queues.end("Orders", 1) == count)  # type: ignore[misc]
-            lead_anew(broker)
+    for count in range(1, 4):
+        peer.send_oneway(oneway(message()))
+        await until(lambda count=count: broker.machine.queues.end("Orders", 1) == count)  # type: ignore[misc]
+        lead_anew(broker)
 
 
 async def test_a_consumed_message_comes_again_after_its_delay(tmp_path: Path) -> None:
@@ -289,13 +290,14 @@ async def test_our_batches_window_is_not_moved_by_a_stock_client_that_sends_one_
     assert decode_header(PullMessageResponseHeader, pulled).max_offset == 2
 
 
-async def test_a_send_is_known_by_its_unique_key_and_no_name_like_it(tmp_path: Path) -> None:
+async def test_a_send_is_known_by_its_unique_key_and_no_name_like_it(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """The replicas go by the whole name of the property, and so does the leader."""
-    async with served(tmp_path) as (broker, peer):
-        request = send_request(i="MY_UNIQ_KEY\x01x\x02" + KEY)
-        first = await peer.request(request, 5)
-        lead_anew(broker)
-        assert (await peer.request(request, 5)).ext["msgId"] == first.ext["msgId"]
+    request = send_request(i="MY_UNIQ_KEY\x01x\x02" + KEY)
+    first = await peer.request(request, 5)
+    lead_anew(broker)
+    assert (await peer.request(request, 5)).ext["msgId"] == first.ext["msgId"]
 
 
 # -- the rule's parts ------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger.log.entry import Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
@@ -37,12 +36,9 @@ from mqbroker.testing.requests import (
     send_request,
 )
 
+from .test_resends import messages_wait
+
 Code = ResponseCode
-
-
-async def messages_wait(broker: MemoryBroker) -> None:
-    """Wait until an entry of messages waits for its commit."""
-    await until(lambda: any(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted))
 
 
 async def test_a_produced_batch_can_be_pulled_byte_for_byte(peer: Peer) -> None:
@@ -65,15 +61,16 @@ async def test_a_produced_batch_can_be_pulled_byte_for_byte(peer: Peer) -> None:
     assert first.check()
 
 
-async def test_the_first_send_makes_the_topic_before_its_messages(tmp_path: Path) -> None:
+async def test_the_first_send_makes_the_topic_before_its_messages(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """The topic's entry comes before its first messages in the log, on every replica."""
-    async with served(tmp_path) as (broker, peer):
-        await peer.request(produce_request("a"), 5)
-        kinds = [entry.kind for entry in broker.ledger.entries(1)][-2:]
-        assert kinds == [17, 16]
-        topic = broker.machine.topics.get("Orders")
-        assert topic is not None
-        assert topic.write_queue_nums == 8
+    await peer.request(produce_request("a"), 5)
+    kinds = [entry.kind for entry in broker.ledger.entries(1)][-2:]
+    assert kinds == [17, 16]
+    topic = broker.machine.topics.get("Orders")
+    assert topic is not None
+    assert topic.write_queue_nums == 8
 
 
 async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
@@ -97,17 +94,18 @@ async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
             broker.ledger.commit()
 
 
-async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(tmp_path: Path) -> None:
+async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """A repeated batch gets the first copy's offsets, also in another encoding."""
-    async with served(tmp_path) as (broker, peer):
-        first = decode_header(ProduceResponseHeader, await peer.request(produce_request("a"), 5))
-        await peer.request(produce_request("b"), 5)
-        again = decode_header(ProduceResponseHeader, await peer.request(produce_request("a"), 5))
-        assert again.duplicate
-        assert (again.position, again.offsets) == (first.position, first.offsets)
-        assert broker.machine.queues.end("Orders", 0) == 4
-        other = await peer.request(produce_request("a", runs=((0, 4),)), 5)
-        assert other.code == Code.MESSAGE_ILLEGAL
+    first = decode_header(ProduceResponseHeader, await peer.request(produce_request("a"), 5))
+    await peer.request(produce_request("b"), 5)
+    again = decode_header(ProduceResponseHeader, await peer.request(produce_request("a"), 5))
+    assert again.duplicate
+    assert (again.position, again.offsets) == (first.position, first.offsets)
+    assert broker.machine.queues.end("Orders", 0) == 4
+    other = await peer.request(produce_request("a", runs=((0, 4),)), 5)
+    assert other.code == Code.MESSAGE_ILLEGAL
 
 
 async def test_other_messages_behind_a_known_first_key_are_never_called_stored(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from dledger.errors import BadInput
 from dledger.remoting.bodies.staged import Staged, decode_places, encode_places, parse_staged
-from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.leader.staged import Entry, HomeAnswer, ends_of
@@ -17,7 +16,6 @@ from mqbroker.state.aside import Unusable, encode_note
 from mqbroker.state.decisions import (
     CLOSING,
     GROUP,
-    STAGED_MARK,
     Decided,
     Decisions,
     StagedNote,
@@ -26,8 +24,6 @@ from mqbroker.state.decisions import (
     staging_group,
 )
 from mqbroker.state.memory import Memory
-from mqbroker.state.moves import decode_move
-from mqbroker.state.once import DECISION_MARK
 from mqbroker.state.rows.picture import Fields
 from mqbroker.state.saved.snapshot import FORMAT, decode_state, encode_state
 
@@ -159,12 +155,6 @@ def test_any_bytes_are_places_or_refused(content: bytes) -> None:
     except BadInput:
         return
     assert decode_places(encode_places(places)) == places
-
-
-def test_an_older_replica_stops_at_what_it_does_not_know() -> None:
-    """An older replica takes both marks for moves out of an unknown topic, and stops."""
-    for mark in (STAGED_MARK, DECISION_MARK):
-        assert decode_move(mark).topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
 
 
 def test_a_snapshot_from_before_has_no_decisions() -> None:

@@ -14,7 +14,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import BatchItem, batch_encode, properties_decode
 from dledger.remoting.record import Record, walk
 from mqbroker.config import BrokerConfig
-from mqbroker.testing.memory import served
+from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import (
     GROUP,
     TOPIC,
@@ -81,22 +81,23 @@ async def test_the_messages_of_a_batch_keep_that_nobody_waits(peer: Peer) -> Non
     assert waits == ["false", "false", None]
 
 
-async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Path) -> None:
+async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(
+    broker: MemoryBroker, peer: Peer
+) -> None:
     """Progress has a one-way commit from the first, while it is gathered and on its way."""
-    async with served(tmp_path) as (broker, peer):
-        await make_topic(peer, queues=2)
-        await peer.request(produce_request("a", runs=[(1, 9)]), 5)
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        broker.ledger.auto = False
-        header = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 7}
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        peer.send_oneway(Command(code, dict(header), encoding=HeaderEncoding.JSON))
-        for named in ({}, {"topic": TOPIC}):
-            assert broker.machine.offsets.get(GROUP, TOPIC, 1) is None
-            found = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, **named)
-            stats = decode_body(ConsumeStats, found.payload).offset_table
-            assert stats[MessageQueue(TOPIC, "broker-a", 1)].consumer_offset == 7
-            assert stats[MessageQueue(TOPIC, "broker-a", 0)].consumer_offset == 0
+    await make_topic(peer, queues=2)
+    await peer.request(produce_request("a", runs=[(1, 9)]), 5)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    broker.ledger.auto = False
+    header = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 7}
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    peer.send_oneway(Command(code, dict(header), encoding=HeaderEncoding.JSON))
+    for named in ({}, {"topic": TOPIC}):
+        assert broker.machine.offsets.get(GROUP, TOPIC, 1) is None
+        found = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, **named)
+        stats = decode_body(ConsumeStats, found.payload).offset_table
+        assert stats[MessageQueue(TOPIC, "broker-a", 1)].consumer_offset == 7
+        assert stats[MessageQueue(TOPIC, "broker-a", 0)].consumer_offset == 0
 
 
 async def test_progress_in_a_named_topic_lists_all_its_queues(peer: Peer) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import trio
 
 from dledger.net import Peer, connect_peer
@@ -80,130 +81,122 @@ async def scene(directory: Path, config: BrokerConfig | None = None) -> AsyncIte
         yield held[0]
 
 
-async def test_a_message_is_seen_when_its_transaction_is_committed(tmp_path: Path) -> None:
+@pytest.fixture
+async def its(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as its:
+        yield its
+
+
+async def test_a_message_is_seen_when_its_transaction_is_committed(its: Scene) -> None:
     """A committed message is seen in its topic and queue, and not before."""
-    async with scene(tmp_path) as its:
-        sent = await its.send(DELAY="3")
-        assert sent.queue_id == 1
-        assert await its.visible() == []
-        assert (await its.end(sent, COMMIT)).code == Code.SUCCESS
-        (record,) = await its.visible()
-        position = offset_message_id_decode(sent.msg_id)[-1]
-        assert (bytes(record.body), record.sys_flag, record.prepared_offset) == (b"k", 8, position)
-        properties = properties_decode(record.properties)
-        assert properties["UNIQ_KEY"] == "k"
-        assert properties["TRAN_MSG"] == "true"
-        assert not properties.keys() & {"REAL_TOPIC", "REAL_QID", "DELAY"}
-        assert len(its.broker.machine.halves) == 0
+    sent = await its.send(DELAY="3")
+    assert sent.queue_id == 1
+    assert await its.visible() == []
+    assert (await its.end(sent, COMMIT)).code == Code.SUCCESS
+    (record,) = await its.visible()
+    position = offset_message_id_decode(sent.msg_id)[-1]
+    assert (bytes(record.body), record.sys_flag, record.prepared_offset) == (b"k", 8, position)
+    properties = properties_decode(record.properties)
+    assert properties["UNIQ_KEY"] == "k"
+    assert properties["TRAN_MSG"] == "true"
+    assert not properties.keys() & {"REAL_TOPIC", "REAL_QID", "DELAY"}
+    assert len(its.broker.machine.halves) == 0
 
 
-async def test_a_message_is_never_seen_when_its_transaction_is_rolled_back(tmp_path: Path) -> None:
+async def test_a_message_is_never_seen_when_its_transaction_is_rolled_back(its: Scene) -> None:
     """A rolled back message is never seen, and an ended transaction can't be ended again."""
-    async with scene(tmp_path) as its:
-        rolled_back, committed = await its.send("a"), await its.send("b")
-        assert (await its.end(rolled_back, ROLLBACK)).code == Code.SUCCESS
-        assert (await its.end(committed, COMMIT)).code == Code.SUCCESS
-        for sent, how in ((rolled_back, COMMIT), (committed, ROLLBACK), (committed, COMMIT)):
-            assert (await its.end(sent, how)).code == Code.SYSTEM_ERROR
-        assert [bytes(record.body) for record in await its.visible()] == [b"b"]
+    rolled_back, committed = await its.send("a"), await its.send("b")
+    assert (await its.end(rolled_back, ROLLBACK)).code == Code.SUCCESS
+    assert (await its.end(committed, COMMIT)).code == Code.SUCCESS
+    for sent, how in ((rolled_back, COMMIT), (committed, ROLLBACK), (committed, COMMIT)):
+        assert (await its.end(sent, how)).code == Code.SYSTEM_ERROR
+    assert [bytes(record.body) for record in await its.visible()] == [b"b"]
 
 
-async def test_a_request_that_names_another_message_ends_nothing(tmp_path: Path) -> None:
+async def test_a_request_that_names_another_message_ends_nothing(its: Scene) -> None:
     """A request must have the half message's position, offset and producer group."""
-    async with scene(tmp_path) as its:
-        sent = await its.send()
-        for changed in (
-            {"producerGroup": "Q"},
-            {"tranStateTableOffset": 7},
-            {"commitLogOffset": 0},
-        ):
-            assert (await its.end(sent, COMMIT, **changed)).code == Code.SYSTEM_ERROR
-        assert (await its.end(sent, UNKNOWN)).code == Code.SUCCESS
-        assert len(its.broker.machine.halves) == 1
-        nobodys = send_request(f="4", i="TRAN_MSG\x01true\x02")
-        assert (await its.producer.request(nobodys, 5)).code == Code.MESSAGE_ILLEGAL
+    sent = await its.send()
+    for changed in (
+        {"producerGroup": "Q"},
+        {"tranStateTableOffset": 7},
+        {"commitLogOffset": 0},
+    ):
+        assert (await its.end(sent, COMMIT, **changed)).code == Code.SYSTEM_ERROR
+    assert (await its.end(sent, UNKNOWN)).code == Code.SUCCESS
+    assert len(its.broker.machine.halves) == 1
+    nobodys = send_request(f="4", i="TRAN_MSG\x01true\x02")
+    assert (await its.producer.request(nobodys, 5)).code == Code.MESSAGE_ILLEGAL
 
 
-async def test_a_committed_message_that_is_tried_again_begins_no_transaction(
-    tmp_path: Path,
-) -> None:
+async def test_a_committed_message_that_is_tried_again_begins_no_transaction(its: Scene) -> None:
     """A committed message keeps TRAN_MSG for consumers, and begins no transaction again."""
-    async with scene(tmp_path) as its:
-        again = send_request(b"k", j="1", i="TRAN_MSG\x01true\x02PGROUP\x01P\x02")
-        assert (await its.producer.request(again, 5)).code == Code.SUCCESS
-        assert len(await its.visible()) == 1
+    again = send_request(b"k", j="1", i="TRAN_MSG\x01true\x02PGROUP\x01P\x02")
+    assert (await its.producer.request(again, 5)).code == Code.SUCCESS
+    assert len(await its.visible()) == 1
 
 
-async def test_two_ends_at_once_are_one(tmp_path: Path) -> None:
+async def test_two_ends_at_once_are_one(its: Scene) -> None:
     """A second move of the same message must never come into the log."""
-    async with scene(tmp_path) as its:
-        sent = await its.send()
-        async with trio.open_nursery() as nursery:
-            codes: list[int] = []
+    sent = await its.send()
+    async with trio.open_nursery() as nursery:
+        codes: list[int] = []
 
-            async def end() -> None:
-                codes.append((await its.end(sent, COMMIT)).code)
+        async def end() -> None:
+            codes.append((await its.end(sent, COMMIT)).code)
 
-            nursery.start_soon(end)
-            nursery.start_soon(end)
-        assert sorted(codes) == [Code.SUCCESS, Code.SYSTEM_ERROR]
-        assert len(await its.visible()) == 1
+        nursery.start_soon(end)
+        nursery.start_soon(end)
+    assert sorted(codes) == [Code.SUCCESS, Code.SYSTEM_ERROR]
+    assert len(await its.visible()) == 1
 
 
-async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(
-    tmp_path: Path,
-) -> None:
+async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(its: Scene) -> None:
     """A producer is asked after the time-out, with its record, and again at intervals."""
-    async with scene(tmp_path) as its:
-        sent = await its.send()
-        await trio.sleep(1.1)
-        assert its.checks == []
-        its.later_ms += 6000
-        await until(lambda: len(its.checks) == 1)
-        (check,) = its.checks
-        assert check.code == RequestCode.CHECK_TRANSACTION_STATE
-        assert check.flag & FLAG_ONEWAY
-        header = decode_header(CheckTransactionStateHeader, check)
-        assert (header.tran_state_table_offset, header.transaction_id) == (sent.queue_offset, "k")
-        assert header.commit_log_offset == offset_message_id_decode(sent.msg_id)[-1]
-        record = Record(check.payload)
-        assert (record.topic, record.queue_id, bytes(record.body)) == ("Orders", 1, b"k")
-        assert properties_decode(record.properties)["PGROUP"] == "P"
-        its.later_ms += 60_000
-        await until(lambda: len(its.checks) == 2)
-        assert (await its.end(sent, COMMIT, fromTransactionCheck=True)).code == Code.SUCCESS
-        assert len(await its.visible()) == 1
+    sent = await its.send()
+    await trio.sleep(1.1)
+    assert its.checks == []
+    its.later_ms += 6000
+    await until(lambda: len(its.checks) == 1)
+    (check,) = its.checks
+    assert check.code == RequestCode.CHECK_TRANSACTION_STATE
+    assert check.flag & FLAG_ONEWAY
+    header = decode_header(CheckTransactionStateHeader, check)
+    assert (header.tran_state_table_offset, header.transaction_id) == (sent.queue_offset, "k")
+    assert header.commit_log_offset == offset_message_id_decode(sent.msg_id)[-1]
+    record = Record(check.payload)
+    assert (record.topic, record.queue_id, bytes(record.body)) == ("Orders", 1, b"k")
+    assert properties_decode(record.properties)["PGROUP"] == "P"
+    its.later_ms += 60_000
+    await until(lambda: len(its.checks) == 2)
+    assert (await its.end(sent, COMMIT, fromTransactionCheck=True)).code == Code.SUCCESS
+    assert len(await its.visible()) == 1
 
 
 async def test_a_producer_that_is_just_being_disconnected_is_asked_over_its_next_connection(
-    tmp_path: Path,
+    its: Scene,
 ) -> None:
     """Within a second, not after the interval: the question would be lost with the old one."""
-    async with scene(tmp_path) as its:
-        await its.send()
-        broker = its.broker.broker
-        (connection,) = broker._clients.producers("P")
-        its.later_ms += 6000
-        connection.close("by the test")
-        broker._transactions.check()
-        async with connect_peer(
-            "127.0.0.1", its.broker.port, on_request=its.checks.append
-        ) as later:
-            await ask(later, RequestCode.HEART_BEAT, HEARTBEAT)
-            await until(lambda: len(its.checks) == 1)
-
-
-async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:
-    """A new leader asks about the transactions that have not ended, which are replicated state."""
-    async with scene(tmp_path) as its:
-        sent = await its.send()
-        its.later_ms += 6000
+    await its.send()
+    broker = its.broker.broker
+    (connection,) = broker._clients.producers("P")
+    its.later_ms += 6000
+    connection.close("by the test")
+    broker._transactions.check()
+    async with connect_peer("127.0.0.1", its.broker.port, on_request=its.checks.append) as later:
+        await ask(later, RequestCode.HEART_BEAT, HEARTBEAT)
         await until(lambda: len(its.checks) == 1)
-        its.broker.ledger.follow("n1")
-        its.broker.ledger.lead()
-        await until(lambda: len(its.checks) == 2)
-        assert (await its.end(sent, ROLLBACK)).code == Code.SUCCESS
-        assert await its.visible() == []
+
+
+async def test_a_new_leader_goes_on_asking(its: Scene) -> None:
+    """A new leader asks about the transactions that have not ended, which are replicated state."""
+    sent = await its.send()
+    its.later_ms += 6000
+    await until(lambda: len(its.checks) == 1)
+    its.broker.ledger.follow("n1")
+    its.broker.ledger.lead()
+    await until(lambda: len(its.checks) == 2)
+    assert (await its.end(sent, ROLLBACK)).code == Code.SUCCESS
+    assert await its.visible() == []
 
 
 async def test_what_nobody_can_tell_is_given_up(tmp_path: Path) -> None:
@@ -221,14 +214,13 @@ async def test_what_nobody_can_tell_is_given_up(tmp_path: Path) -> None:
         assert properties_decode(record.properties)["REAL_TOPIC"] == "Orders"
 
 
-async def test_half_messages_outlive_a_restart(tmp_path: Path) -> None:
+async def test_half_messages_outlive_a_restart(its: Scene, tmp_path: Path) -> None:
     """Half messages are restored from a snapshot."""
-    async with scene(tmp_path) as its:
-        await its.send("a")
-        ended = await its.send("b")
-        await its.end(ended, ROLLBACK)
-        save(its.broker.machine)
-        again = type(its.broker.machine)(tmp_path)
-        assert again.restore() is None
-        assert rows_in(again.halves.picture()[0]) == rows_in(its.broker.machine.halves.picture()[0])
-        assert [offset for offset, _ in again.halves.items()] == [0]
+    await its.send("a")
+    ended = await its.send("b")
+    await its.end(ended, ROLLBACK)
+    save(its.broker.machine)
+    again = type(its.broker.machine)(tmp_path)
+    assert again.restore() is None
+    assert rows_in(again.halves.picture()[0]) == rows_in(its.broker.machine.halves.picture()[0])
+    assert [offset for offset, _ in again.halves.items()] == [0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,15 +81,15 @@ class Scene:
                 await trio.sleep(0.02)
 
 
-@asynccontextmanager
-async def scene(directory: Path) -> AsyncIterator[Scene]:
+@pytest.fixture
+async def its(tmp_path: Path) -> AsyncIterator[Scene]:
     held: list[Scene] = []
 
     def clock_ms() -> int:
         return int(trio.current_time() * 1000) + (held[0].later_ms if held else 0)
 
     async with (
-        memory_broker(directory, clock_ms=clock_ms) as broker,
+        memory_broker(tmp_path, clock_ms=clock_ms) as broker,
         connect_peer(broker.host, broker.port) as consumer,
         trio.open_nursery() as nursery,
     ):
@@ -100,9 +99,9 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_message_is_seen_once_its_block_is_left(tmp_path: Path) -> None:
+async def test_a_message_is_seen_once_its_block_is_left(its: Scene) -> None:
     """A message is seen once its block is left, and the checker is not asked."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
             assert await its.visible() == []
             assert transaction.sent.topic == TOPIC
@@ -111,9 +110,9 @@ async def test_a_message_is_seen_once_its_block_is_left(tmp_path: Path) -> None:
         assert its.asked == []
 
 
-async def test_a_message_that_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
+async def test_a_message_that_was_rolled_back_is_never_seen(its: Scene) -> None:
     """Leaving the block says nothing after that; to say it twice changes nothing."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"refused"), queue_id=1) as transaction:
             await transaction.rollback()
             await transaction.rollback()
@@ -122,9 +121,9 @@ async def test_a_message_that_was_rolled_back_is_never_seen(tmp_path: Path) -> N
             await transaction.commit()
 
 
-async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
+async def test_a_commit_may_be_repeated(its: Scene) -> None:
     """A commit may be repeated, as its answer may be lost; a rollback comes too late."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
             await transaction.commit()
             await transaction.commit()
@@ -133,9 +132,9 @@ async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
             await transaction.rollback()
 
 
-async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
+async def test_after_an_exception_the_checker_decides(its: Scene) -> None:
     """An exception leaves the decision to the checker, which sees the message as it was sent."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction(Message(TOPIC, b"paid", keys="o-1"), queue_id=1):
                 raise ZeroDivisionError
@@ -149,31 +148,30 @@ async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
         assert seen == {(TOPIC, 1, b"paid", "o-1")}
 
 
-async def test_a_checker_that_fails_is_asked_again(tmp_path: Path) -> None:
+async def test_a_checker_that_fails_is_asked_again(its: Scene) -> None:
     """A checker that raises, or answers nonsense, is logged and asked again."""
-    async with scene(tmp_path) as its:
-        answers: list[object] = [None, ZeroDivisionError(), Decision.COMMIT]
+    answers: list[object] = [None, ZeroDivisionError(), Decision.COMMIT]
 
-        def checker(_: ReceivedMessage) -> Decision:
-            answer = answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer  # type: ignore[return-value]
+    def checker(_: ReceivedMessage) -> Decision:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
 
-        async with Producer(its.namesrv, "PG", checker=checker) as producer:
-            with pytest.raises(ValueError, match="mine"):
-                async with producer.transaction(Message(TOPIC, b"x"), queue_id=1):
-                    raise ValueError("mine")
-            for left in (2, 1, 0):
-                its.later_ms += 61_000
-                await until(lambda left=left: len(answers) == left)  # type: ignore[misc]
-            await its.comes_to_light(b"x")
-            assert await producer.send(Message(TOPIC, b"alive"))
+    async with Producer(its.namesrv, "PG", checker=checker) as producer:
+        with pytest.raises(ValueError, match="mine"):
+            async with producer.transaction(Message(TOPIC, b"x"), queue_id=1):
+                raise ValueError("mine")
+        for left in (2, 1, 0):
+            its.later_ms += 61_000
+            await until(lambda left=left: len(answers) == left)  # type: ignore[misc]
+        await its.comes_to_light(b"x")
+        assert await producer.send(Message(TOPIC, b"alive"))
 
 
-async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Path) -> None:
+async def test_nobody_is_asked_about_a_transaction_that_still_runs(its: Scene) -> None:
     """A checker that finds no trace of the work yet would roll it back."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         its.decision = Decision.ROLLBACK
         async with producer.transaction(Message(TOPIC, b"slow"), queue_id=1):
             its.later_ms += 7_000
@@ -182,10 +180,10 @@ async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Pat
         assert await its.visible() == [b"slow"]
 
 
-async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
+async def test_a_message_can_put_the_question_off(its: Scene) -> None:
     """A property puts the first question off by its seconds, for work that takes long."""
     patient = Message(TOPIC, b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction(patient, queue_id=1):
                 raise ZeroDivisionError
@@ -196,26 +194,25 @@ async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
         await until(lambda: len(its.asked) == 1)
 
 
-async def test_another_producer_of_the_group_answers_for_one_that_died(tmp_path: Path) -> None:
+async def test_another_producer_of_the_group_answers_for_one_that_died(its: Scene) -> None:
     """Another producer of the group is asked if it knows the topic; other groups' are not."""
-    async with scene(tmp_path) as its:
-        with pytest.raises(ZeroDivisionError):
-            async with its.producer() as dead, dead.transaction(Message(TOPIC, b"x"), queue_id=1):
-                raise ZeroDivisionError
-        its.decision = Decision.COMMIT
-        async with its.producer("Other") as stranger:
-            await stranger.prepare(TOPIC)
-            its.later_ms += 7_000
-            await trio.sleep(1.2)
-            assert its.asked == []
-        async with its.producer() as heir:
-            await heir.prepare(TOPIC)
-            await its.comes_to_light(b"x")
+    with pytest.raises(ZeroDivisionError):
+        async with its.producer() as dead, dead.transaction(Message(TOPIC, b"x"), queue_id=1):
+            raise ZeroDivisionError
+    its.decision = Decision.COMMIT
+    async with its.producer("Other") as stranger:
+        await stranger.prepare(TOPIC)
+        its.later_ms += 7_000
+        await trio.sleep(1.2)
+        assert its.asked == []
+    async with its.producer() as heir:
+        await heir.prepare(TOPIC)
+        await its.comes_to_light(b"x")
 
 
-async def test_an_end_that_nobody_hears_is_unknown(tmp_path: Path) -> None:
+async def test_an_end_that_nobody_hears_is_unknown(its: Scene) -> None:
     """The broker group lost its leader: the error says that the checker will be asked."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         with pytest.raises(TransactionUnknown, match="checker is asked") as failure:
             async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=2):
                 its.broker.ledger.follow("n1")
@@ -223,7 +220,7 @@ async def test_an_end_that_nobody_hears_is_unknown(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_fails_at_an_end_has_not_said_that_it_was_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    its: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end is asked for again; if it goes on to fail, the outcome is unknown, and the checker is
     asked."""
@@ -235,7 +232,7 @@ async def test_a_broker_that_fails_at_an_end_has_not_said_that_it_was_before(
         return record(handler, header)
 
     monkeypatch.setattr(TransactionHandler, "_record", failing)
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         async with producer.transaction(Message(TOPIC, b"first"), queue_id=1):
             pass
         assert await its.visible() == [b"first"]
@@ -249,17 +246,17 @@ async def test_a_broker_that_fails_at_an_end_has_not_said_that_it_was_before(
         await its.comes_to_light(b"x")
 
 
-async def test_a_transaction_without_a_checker_is_refused(tmp_path: Path) -> None:
+async def test_a_transaction_without_a_checker_is_refused(its: Scene) -> None:
     """A transaction without a checker is refused before anything is sent."""
-    async with scene(tmp_path) as its, Producer(its.namesrv, "PG") as producer:
+    async with Producer(its.namesrv, "PG") as producer:
         with pytest.raises(BadMessage, match="checker"):
             async with producer.transaction(Message(TOPIC, b"x")):
                 pass
 
 
-async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> None:
+async def test_delayed_messages_wait_and_can_be_taken_back(its: Scene) -> None:
     """Messages wait by a level, a delay or a time; those with a timer can be recalled meanwhile."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         soon = datetime.fromtimestamp(its.broker.broker.core.clock_ms() / 1000, UTC)
         soon += timedelta(seconds=30)
         level = await producer.send(Message(TOPIC, b"level", delay_level=4), queue_id=1)
@@ -283,9 +280,9 @@ async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> No
             await producer.recall(back)
 
 
-async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path) -> None:
+async def test_a_batch_and_a_send_without_an_answer_have_no_delay(its: Scene) -> None:
     """A delayed message in a batch, or one-way, is refused with the call to use."""
-    async with scene(tmp_path) as its, its.producer() as producer:
+    async with its.producer() as producer:
         await producer.prepare(TOPIC)
         delayed = Message(TOPIC, b"", delay_s=1)
         with pytest.raises(BadMessage, match="one by one"):
@@ -295,10 +292,9 @@ async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path
         assert (await (await producer.send_soon(delayed)).wait()).recall_handle
 
 
-async def test_a_result_of_a_half_message_leads_to_it(tmp_path: Path) -> None:
+async def test_a_result_of_a_half_message_leads_to_it(its: Scene) -> None:
     """A result has the half message's place and offset message id, so mqadmin finds it."""
     async with (
-        scene(tmp_path) as its,
         its.producer() as producer,
         producer.transaction(Message(TOPIC, b"x"), queue_id=1) as transaction,
     ):
@@ -310,11 +306,10 @@ async def test_a_result_of_a_half_message_leads_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["amount >", ""])
-async def test_a_filter_that_no_broker_can_read_is_told_at_once(tmp_path: Path, wrong: str) -> None:
+async def test_a_filter_that_no_broker_can_read_is_told_at_once(its: Scene, wrong: str) -> None:
     """Entering the block fails with the broker's words; a right one enters."""
-    async with scene(tmp_path) as its:
-        with pytest.raises(BadInput, match="group 'CG' for topic .*can't be read"):
-            async with Consumer(its.namesrv, "CG", {TOPIC: Sql(wrong)}):
-                pass
-        async with Consumer(its.namesrv, "CG", {TOPIC: Sql("amount > 1")}):
+    with pytest.raises(BadInput, match="group 'CG' for topic .*can't be read"):
+        async with Consumer(its.namesrv, "CG", {TOPIC: Sql(wrong)}):
             pass
+    async with Consumer(its.namesrv, "CG", {TOPIC: Sql("amount > 1")}):
+        pass

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -134,7 +133,7 @@ class Cluster:
         self.namesrv, self.a, self.b = namesrv, a, b
 
 
-@asynccontextmanager
+@pytest.fixture(name="c")
 async def cluster() -> AsyncIterator[Cluster]:
     leaders = [Leader("a"), Leader("b")]
 
@@ -206,9 +205,9 @@ async def send_through_a_kill(c: Cluster, producer: Producer) -> list[SendResult
     return outcomes
 
 
-async def test_no_send_fails_when_a_whole_group_is_killed() -> None:
+async def test_no_send_fails_when_a_whole_group_is_killed(c: Cluster) -> None:
     """Sends on their way to the dead group have an unknown outcome; no other fails."""
-    async with cluster() as c, Producer(c.namesrv, timeout_s=1.4) as producer:
+    async with Producer(c.namesrv, timeout_s=1.4) as producer:
         outcomes = await send_through_a_kill(c, producer)
         unknown = [each for each in outcomes if isinstance(each, SendUnknown)]
         assert len(unknown) <= 8
@@ -219,16 +218,18 @@ async def test_no_send_fails_when_a_whole_group_is_killed() -> None:
         assert len(stored) == len({bytes(properties) for properties in stored})
 
 
-async def test_no_send_is_in_doubt_if_a_second_copy_will_do() -> None:
+async def test_no_send_is_in_doubt_if_a_second_copy_will_do(c: Cluster) -> None:
     """At-least-once sends raise nothing; the other group stores what the dead one may have."""
-    async with cluster() as c, Producer(c.namesrv, timeout_s=3, at_least_once=True) as producer:
+    async with Producer(c.namesrv, timeout_s=3, at_least_once=True) as producer:
         outcomes = await send_through_a_kill(c, producer)
         assert all(isinstance(each, SendResult) for each in outcomes)
 
 
-async def test_a_group_that_hangs_leaves_nothing_in_doubt_if_a_second_copy_will_do() -> None:
+async def test_a_group_that_hangs_leaves_nothing_in_doubt_if_a_second_copy_will_do(
+    c: Cluster,
+) -> None:
     """At-least-once sends go to the other group when one keeps its connections and is silent."""
-    async with cluster() as c, Producer(c.namesrv, timeout_s=5, at_least_once=True) as producer:
+    async with Producer(c.namesrv, timeout_s=5, at_least_once=True) as producer:
         for _ in range(4):
             await send_quickly(producer)
         c.a.hangs = True
@@ -239,19 +240,18 @@ async def test_a_group_that_hangs_leaves_nothing_in_doubt_if_a_second_copy_will_
 
 
 @pytest.mark.parametrize("send", [_one, _alone, _delayed, _batch, _many])
-async def test_each_kind_of_send_finds_the_living_group(send: Send) -> None:
+async def test_each_kind_of_send_finds_the_living_group(c: Cluster, send: Send) -> None:
     """A producer that is new to the cluster knows of the dead group, and not that it is dead."""
-    async with cluster() as c:
-        c.a.die()
-        async with Producer(c.namesrv, timeout_s=3) as producer:
-            for _ in range(4):
-                assert (await send_quickly(producer, send)).broker_name == "b"
-        assert {record.queue_id for record in c.b.stored} <= {0, 1}
+    c.a.die()
+    async with Producer(c.namesrv, timeout_s=3) as producer:
+        for _ in range(4):
+            assert (await send_quickly(producer, send)).broker_name == "b"
+    assert {record.queue_id for record in c.b.stored} <= {0, 1}
 
 
-async def test_a_group_that_hangs_is_left_as_well() -> None:
+async def test_a_group_that_hangs_is_left_as_well(c: Cluster) -> None:
     """Later sends leave a silent group; those that it has keep an unknown outcome."""
-    async with cluster() as c, Producer(c.namesrv, timeout_s=3) as producer:
+    async with Producer(c.namesrv, timeout_s=3) as producer:
         for _ in range(4):
             await send_quickly(producer)
         c.a.hangs = True
@@ -262,28 +262,26 @@ async def test_a_group_that_hangs_is_left_as_well() -> None:
             assert (await send_quickly(producer)).broker_name == "b"
 
 
-async def test_a_batch_moves_whole() -> None:
+async def test_a_batch_moves_whole(c: Cluster) -> None:
     """A batch goes to one queue of the other group, in its order."""
-    async with cluster() as c:
-        c.a.die()
-        async with Producer(c.namesrv, timeout_s=3) as producer:
-            for _ in range(2):
-                await producer.send_batch([Message("T", b"%d" % n) for n in range(5)])
-        for batch in (c.b.stored[:5], c.b.stored[5:]):
-            assert [bytes(record.body) for record in batch] == [b"%d" % n for n in range(5)]
-            assert len({record.queue_id for record in batch}) == 1
+    c.a.die()
+    async with Producer(c.namesrv, timeout_s=3) as producer:
+        for _ in range(2):
+            await producer.send_batch([Message("T", b"%d" % n) for n in range(5)])
+    for batch in (c.b.stored[:5], c.b.stored[5:]):
+        assert [bytes(record.body) for record in batch] == [b"%d" % n for n in range(5)]
+        assert len({record.queue_id for record in batch}) == 1
 
 
-async def test_what_its_sender_bound_to_a_group_stays_there() -> None:
+async def test_what_its_sender_bound_to_a_group_stays_there(c: Cluster) -> None:
     """A key, a number or a selector names the queue: no other one will do."""
-    async with cluster() as c:
-        c.a.die()
-        async with Producer(c.namesrv, timeout_s=0.2) as producer:
-            with pytest.raises(SendFailed):
-                await producer.send(Message("T", b"x"), queue_id=0)
-            with pytest.raises(SendFailed):
-                await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[0])
-            await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[2])
+    c.a.die()
+    async with Producer(c.namesrv, timeout_s=0.2) as producer:
+        with pytest.raises(SendFailed):
+            await producer.send(Message("T", b"x"), queue_id=0)
+        with pytest.raises(SendFailed):
+            await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[0])
+        await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[2])
 
 
 @pytest.mark.parametrize(
@@ -294,9 +292,9 @@ async def test_what_its_sender_bound_to_a_group_stays_there() -> None:
         ResponseCode.SYSTEM_BUSY,
     ],
 )
-async def test_what_one_group_declines_another_may_take(code: ResponseCode) -> None:
+async def test_what_one_group_declines_another_may_take(c: Cluster, code: ResponseCode) -> None:
     """A send that one group declines goes to the next; if all decline, it fails in time."""
-    async with cluster() as c, Producer(c.namesrv, timeout_s=1.5) as producer:
+    async with Producer(c.namesrv, timeout_s=1.5) as producer:
         for decliner in (c.a, c.b):
             decliner.script = lambda request: request.reply(code, remark="not here")
             c.a, c.b = c.b, c.a
@@ -307,19 +305,18 @@ async def test_what_one_group_declines_another_may_take(code: ResponseCode) -> N
             await producer.send(Message("T", b"x"), timeout_s=0.3)
 
 
-async def test_a_dead_group_does_not_keep_consumers_from_the_others_queues() -> None:
+async def test_a_dead_group_does_not_keep_consumers_from_the_others_queues(c: Cluster) -> None:
     """A consumer gets the living group's queues at once."""
-    async with cluster() as c:
-        c.a.die()
-        async with Consumer(c.namesrv, "G", {"T": "*"}) as consumer:
-            with trio.fail_after(3):
-                while len(consumer.queues) < 4:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+    c.a.die()
+    async with Consumer(c.namesrv, "G", {"T": "*"}) as consumer:
+        with trio.fail_after(3):
+            while len(consumer.queues) < 4:  # noqa: ASYNC110
+                await trio.sleep(0.01)
 
 
-async def test_a_dead_group_does_not_hide_what_another_has() -> None:
+async def test_a_dead_group_does_not_hide_what_another_has(c: Cluster) -> None:
     """A lookup finds the message where it is; "nobody has it" needs all groups."""
-    async with cluster() as c, Producer(c.namesrv) as producer:
+    async with Producer(c.namesrv) as producer:
         sent = await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[2])
         c.a.die()
         async with Admin(c.namesrv, timeout_s=0.2) as admin:

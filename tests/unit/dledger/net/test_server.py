@@ -140,122 +140,126 @@ async def serving(quota: ConnectionQuota | None = None, **limits: float) -> Asyn
         nursery.cancel_scope.cancel()
 
 
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with serving() as server:
+        yield server
+
+
 @pytest.mark.parametrize("encoding", HeaderEncoding)
-async def test_a_request_is_answered_in_its_own_encoding(encoding: HeaderEncoding) -> None:
+async def test_a_request_is_answered_in_its_own_encoding(
+    server: Server, encoding: HeaderEncoding
+) -> None:
     """An answer has the encoding of its request, frame by frame."""
-    async with serving() as server:
-        client = await server.connect()
-        answer = await client.ask(ECHO, body=b"hi", opaque=9, encoding=encoding)
-        assert (answer.code, answer.body, answer.opaque) == (0, b"hi", 9)
-        assert (answer.encoding, answer.is_response) == (encoding, True)
+    client = await server.connect()
+    answer = await client.ask(ECHO, body=b"hi", opaque=9, encoding=encoding)
+    assert (answer.code, answer.body, answer.opaque) == (0, b"hi", 9)
+    assert (answer.encoding, answer.is_response) == (encoding, True)
 
 
-async def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
+async def test_answers_come_in_the_order_in_which_they_are_ready(server: Server) -> None:
     """A slow request holds up nobody; matching is by opaque."""
-    async with serving() as server:
-        client = await server.connect()
-        await client.send(Command(LATER, opaque=1), Command(ECHO, opaque=2))
-        assert (await client.receive()).opaque == 2
-        server.handler.release.set()
-        assert (await client.receive()).opaque == 1
+    client = await server.connect()
+    await client.send(Command(LATER, opaque=1), Command(ECHO, opaque=2))
+    assert (await client.receive()).opaque == 2
+    server.handler.release.set()
+    assert (await client.receive()).opaque == 1
 
 
-async def test_a_handler_may_answer_by_hand() -> None:
+async def test_a_handler_may_answer_by_hand(server: Server) -> None:
     """A handler may answer later, as for long polls and replicated appends."""
-    async with serving() as server:
-        client = await server.connect()
-        assert (await client.ask(BY_HAND)).code == 5
+    client = await server.connect()
+    assert (await client.ask(BY_HAND)).code == 5
 
 
 @pytest.mark.parametrize("code", [ECHO, LATER, REFUSE])
-async def test_a_one_way_request_is_never_answered(code: int) -> None:
+async def test_a_one_way_request_is_never_answered(server: Server, code: int) -> None:
     """A one-way request is never answered, whatever its handler returns or raises."""
-    async with serving() as server:
-        server.handler.release.set()
-        client = await server.connect()
-        await client.send(Command(code, opaque=1, flag=FLAG_ONEWAY))
-        assert (await client.ask(ECHO, opaque=2)).opaque == 2
+    server.handler.release.set()
+    client = await server.connect()
+    await client.send(Command(code, opaque=1, flag=FLAG_ONEWAY))
+    assert (await client.ask(ECHO, opaque=2)).opaque == 2
 
 
-async def test_a_refusal_is_answered_with_code_1_and_its_text() -> None:
+async def test_a_refusal_is_answered_with_code_1_and_its_text(server: Server) -> None:
     """A refused request is answered and logged, and the connection goes on."""
-    async with serving() as server:
-        client = await server.connect()
-        with capture_logs() as logs:
-            answer = await client.ask(REFUSE)
-        assert (answer.code, answer.remark) == (1, "the field 'topic' is empty")
-        assert OUTCOME not in answer.ext
-        assert (logs[0]["event"], logs[0]["code"]) == ("request refused", REFUSE)
-        assert (await client.ask(ECHO)).code == 0
+    client = await server.connect()
+    with capture_logs() as logs:
+        answer = await client.ask(REFUSE)
+    assert (answer.code, answer.remark) == (1, "the field 'topic' is empty")
+    assert OUTCOME not in answer.ext
+    assert (logs[0]["event"], logs[0]["code"]) == ("request refused", REFUSE)
+    assert (await client.ask(ECHO)).code == 0
 
 
 @pytest.mark.parametrize("code", [CRASH, CRASH_LATER])
 @pytest.mark.parametrize("is_oneway", [False, True])
-async def test_a_fault_that_nobody_foresaw_costs_the_connection(code: int, is_oneway: bool) -> None:
+async def test_a_fault_that_nobody_foresaw_costs_the_connection(
+    server: Server, code: int, is_oneway: bool
+) -> None:
     """An unexpected exception is answered, logged and counted, and ends its connection alone."""
-    async with serving() as server:
-        good, bad = await server.connect(), await server.connect()
-        await good.ask(ECHO)
-        with capture_logs() as logs:
-            await bad.send(Command(code, opaque=7, flag=FLAG_ONEWAY if is_oneway else 0))
-            if not is_oneway:
-                answer = await bad.receive()
-                assert (answer.code, answer.remark) == (1, "RuntimeError: a bug")
-                assert answer.ext == {OUTCOME: OUTCOME_UNKNOWN}
-            await bad.until_closed()
-        assert logs[0]["event"] == "request handler failed"
-        assert (logs[0]["code"], logs[0]["opaque"]) == (code, 7)
-        assert logs[0]["peer"] == bad.stream.socket.getsockname()
-        assert isinstance(logs[0]["exc_info"], RuntimeError)
-        assert server.faults.count == 1
-        assert (await good.ask(ECHO)).code == 0
+    good, bad = await server.connect(), await server.connect()
+    await good.ask(ECHO)
+    with capture_logs() as logs:
+        await bad.send(Command(code, opaque=7, flag=FLAG_ONEWAY if is_oneway else 0))
+        if not is_oneway:
+            answer = await bad.receive()
+            assert (answer.code, answer.remark) == (1, "RuntimeError: a bug")
+            assert answer.ext == {OUTCOME: OUTCOME_UNKNOWN}
+        await bad.until_closed()
+    assert logs[0]["event"] == "request handler failed"
+    assert (logs[0]["code"], logs[0]["opaque"]) == (code, 7)
+    assert logs[0]["peer"] == bad.stream.socket.getsockname()
+    assert isinstance(logs[0]["exc_info"], RuntimeError)
+    assert server.faults.count == 1
+    assert (await good.ask(ECHO)).code == 0
 
 
-async def test_an_answer_that_can_not_be_encoded_becomes_code_1() -> None:
+async def test_an_answer_that_can_not_be_encoded_becomes_code_1(server: Server) -> None:
     """An answer that can't be encoded becomes code 1, so that no client waits in vain."""
-    async with serving() as server:
-        client = await server.connect()
-        answer = await client.ask(UNENCODABLE, encoding=HeaderEncoding.JSON)
-        assert answer.code == 1
-        assert "'list'" in (answer.remark or "")
+    client = await server.connect()
+    answer = await client.ask(UNENCODABLE, encoding=HeaderEncoding.JSON)
+    assert answer.code == 1
+    assert "'list'" in (answer.remark or "")
 
 
-async def test_a_notice_goes_out_one_way_in_the_encoding_that_the_client_uses() -> None:
+async def test_a_notice_goes_out_one_way_in_the_encoding_that_the_client_uses(
+    server: Server,
+) -> None:
     """A notice has its client's encoding, for a stock client must read it."""
-    async with serving() as server:
-        client = await server.connect()
-        await client.ask(ECHO, encoding=HeaderEncoding.ROCKETMQ)
-        server.handler.connections[0].send_oneway_request(Command(40, {"consumerGroup": "G"}))
-        notice = await client.receive()
-        assert (notice.code, notice.ext, notice.flag) == (40, {"consumerGroup": "G"}, FLAG_ONEWAY)
-        assert notice.encoding is HeaderEncoding.ROCKETMQ
+    client = await server.connect()
+    await client.ask(ECHO, encoding=HeaderEncoding.ROCKETMQ)
+    server.handler.connections[0].send_oneway_request(Command(40, {"consumerGroup": "G"}))
+    notice = await client.receive()
+    assert (notice.code, notice.ext, notice.flag) == (40, {"consumerGroup": "G"}, FLAG_ONEWAY)
+    assert notice.encoding is HeaderEncoding.ROCKETMQ
 
 
 @pytest.mark.parametrize(
     "garbage",
     [b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", 8, 9 << 24) + b"abcd"],
 )
-async def test_garbage_closes_its_own_connection_and_no_other(garbage: bytes) -> None:
+async def test_garbage_closes_its_own_connection_and_no_other(
+    server: Server, garbage: bytes
+) -> None:
     """Garbage closes its own connection alone, and the log has the reason."""
-    async with serving() as server:
-        good, bad = await server.connect(), await server.connect()
-        await good.ask(ECHO)
-        with capture_logs() as logs:
-            await bad.stream.send_all(garbage)
-            await bad.until_closed()
-        (event,) = (log for log in logs if log["event"] == "connection closed")
-        assert any(what in event["reason"] for what in ("above", "encoding", "HTTP"))
-        assert (await good.ask(ECHO)).code == 0
+    good, bad = await server.connect(), await server.connect()
+    await good.ask(ECHO)
+    with capture_logs() as logs:
+        await bad.stream.send_all(garbage)
+        await bad.until_closed()
+    (event,) = (log for log in logs if log["event"] == "connection closed")
+    assert any(what in event["reason"] for what in ("above", "encoding", "HTTP"))
+    assert (await good.ask(ECHO)).code == 0
 
 
-async def test_requests_before_the_garbage_are_answered() -> None:
+async def test_requests_before_the_garbage_are_answered(server: Server) -> None:
     """Requests before the garbage are answered."""
-    async with serving() as server:
-        client = await server.connect()
-        frames = b"".join(encode_frame(Command(ECHO, opaque=5)))
-        await client.stream.send_all(frames + b"\xff" * 8)
-        assert (await client.receive()).opaque == 5
-        await client.until_closed()
+    client = await server.connect()
+    frames = b"".join(encode_frame(Command(ECHO, opaque=5)))
+    await client.stream.send_all(frames + b"\xff" * 8)
+    assert (await client.receive()).opaque == 5
+    await client.until_closed()
 
 
 async def test_a_client_that_does_not_read_is_closed_at_the_bound() -> None:
@@ -289,37 +293,39 @@ async def pass_time(clock: trio.testing.MockClock, seconds: float) -> None:
         await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_frame_must_be_complete_in_time(mock_clock: trio.testing.MockClock) -> None:
+async def test_a_frame_must_be_complete_in_time(
+    server: Server, mock_clock: trio.testing.MockClock
+) -> None:
     """A frame that is incomplete after 30 s closes its connection; whole frames keep it open."""
-    async with serving() as server:
-        slow, good = await server.connect(), await server.connect()
-        frame = b"".join(encode_frame(Command(ECHO, body=b"x" * 100)))
-        with capture_logs() as logs:
-            for position in range(29):
-                await slow.stream.send_all(frame[position : position + 1])
-                await good.ask(ECHO)
-                await pass_time(mock_clock, 1)
-            assert not server.handler.gone
-            await pass_time(mock_clock, 3)
-            await slow.until_closed()
-        (event,) = (log for log in logs if log["event"] == "connection closed")
-        assert event["reason"] == "a frame is not complete after 30.0 s"
-        assert (await good.ask(ECHO)).code == 0
+    slow, good = await server.connect(), await server.connect()
+    frame = b"".join(encode_frame(Command(ECHO, body=b"x" * 100)))
+    with capture_logs() as logs:
+        for position in range(29):
+            await slow.stream.send_all(frame[position : position + 1])
+            await good.ask(ECHO)
+            await pass_time(mock_clock, 1)
+        assert not server.handler.gone
+        await pass_time(mock_clock, 3)
+        await slow.until_closed()
+    (event,) = (log for log in logs if log["event"] == "connection closed")
+    assert event["reason"] == "a frame is not complete after 30.0 s"
+    assert (await good.ask(ECHO)).code == 0
 
 
-async def test_a_silent_connection_is_closed_in_time(mock_clock: trio.testing.MockClock) -> None:
+async def test_a_silent_connection_is_closed_in_time(
+    server: Server, mock_clock: trio.testing.MockClock
+) -> None:
     """A connection is closed after 120 s without a byte in either direction."""
-    async with serving() as server:
-        silent, busy, notified = [await server.connect() for _ in range(3)]
+    silent, busy, notified = [await server.connect() for _ in range(3)]
+    await busy.ask(ECHO)
+    await notified.ask(ECHO)
+    for _ in range(3):
+        await pass_time(mock_clock, 41)
         await busy.ask(ECHO)
-        await notified.ask(ECHO)
-        for _ in range(3):
-            await pass_time(mock_clock, 41)
-            await busy.ask(ECHO)
-            server.handler.connections[2].send_oneway_request(Command(40))
-        await silent.until_closed()
-        assert (await busy.ask(ECHO)).code == 0
-        assert (await notified.receive()).code == 40
+        server.handler.connections[2].send_oneway_request(Command(40))
+    await silent.until_closed()
+    assert (await busy.ask(ECHO)).code == 0
+    assert (await notified.receive()).code == 40
 
 
 async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.MockClock) -> None:
@@ -359,16 +365,15 @@ async def test_every_end_of_a_connection_is_told_once() -> None:
     assert all(connection.closed for connection in handler.connections)
 
 
-async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end() -> None:
+async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end(server: Server) -> None:
     """A bug at a connection's start or end leaves the others served."""
-    async with serving() as server:
-        good = await server.connect()
-        await good.ask(ECHO)
-        server.handler.broken = True
-        with capture_logs() as logs:
-            await server.refuses()
-        assert [log["event"] for log in logs] == ["connection failed"]
-        assert (await good.ask(ECHO)).code == 0
+    good = await server.connect()
+    await good.ask(ECHO)
+    server.handler.broken = True
+    with capture_logs() as logs:
+        await server.refuses()
+    assert [log["event"] for log in logs] == ["connection failed"]
+    assert (await good.ask(ECHO)).code == 0
 
 
 async def test_a_taken_port_is_an_error_that_names_it() -> None:
