@@ -37,8 +37,8 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.replica import hold_replica
 from dledger.log.segments.retention import SegmentInfo
 from dledger.raft.appends import Appended, OnDone
-from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
+from dledger.raft.network.links import listen
 from dledger.raft.replication.state_machine import StateMachine
 from dledger.raft.roles import Role
 from dledger.trust.rolling import Secrets

@@ -25,10 +25,10 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
-from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
 from dledger.raft.messages import Given, Lacking, PeerMessage, encode_message
+from dledger.raft.network.links import LinkOwner, SocketLink
 from dledger.raft.replication.repair import Asking
 from dledger.world import steady_s
 

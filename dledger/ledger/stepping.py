@@ -19,13 +19,15 @@ from dledger import limits
 from dledger.errors import DledgerError, Fenced
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.syncing import Syncing
+from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
-from dledger.raft.handshake import Handshaker
-from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
 from dledger.raft.messages import PeerMessage
+from dledger.raft.network.handshake import Handshaker
+from dledger.raft.network.links import LinkOwner, PeerNetwork, SocketLink
+from dledger.raft.turn import send, turn
 from dledger.world import steady_s
 
 log = get_logger("dledger.ledger.stepping")
@@ -65,8 +67,7 @@ class Stepper:
         period_s = config.flush_interval_s if interval else limits.ASYNC_SYNC_PERIOD_S
         # From the first append on that is not durable, to the sync that covers it.
         after_s = 0.0 if config.flush == "sync" else period_s
-        self.syncing = Syncing(engine, store, after_s, self.step_soon)
-        engine.on_written = self._written
+        self.syncing = Syncing(config.node_id, store, after_s, self._synced, self.received_all)
         self._stepping = self._replays = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = steady_s()
         self._failure: DledgerError | OSError | None = None
@@ -141,7 +142,7 @@ class Stepper:
                 # The only voter counts its own copy, so it is made durable now, without waiting for
                 # a thread.
                 log.sync()
-            self._replays = engine.step()
+            self._replays = turn(engine, self._begin_sync)
             if self._replays or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
@@ -161,9 +162,14 @@ class Stepper:
         if self._applied is not None and (has_news or log.replacements != replacements):
             self._tell_applied()
 
-    def _written(self) -> None:
+    def _begin_sync(self) -> None:
         if not self._engine.solo:
             self.syncing.written()
+
+    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+        released = self._engine.synced(job, error)
+        if self._failure is None:
+            send(released, self._log)
 
     @property
     def _lost_patience(self) -> bool:

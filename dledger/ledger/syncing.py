@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
 
 import trio
 
@@ -27,30 +26,23 @@ from dledger.world import steady_s, world
 log = get_logger(__name__)
 
 
-class Synced(Protocol):
-    """The engine, which acknowledges what is durable."""
-
-    node_id: str
-    urgent: bool
-
-    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """Note that a sync has ended. Raises Fenced if it failed."""
-
-
 class Syncing:
-    """The syncs of one log. `step_soon` is called after each that the engine must look at."""
+    """The syncs of one log. At the end of each `on_end` is called, which raises Fenced if there was
+    an error; and once the next one has begun, `then`."""
 
     def __init__(
         self,
-        engine: Synced,
+        node_id: str,
         store: SegmentedLog,
         after_s: float,
-        step_soon: Callable[[], None],
+        on_end: Callable[[SyncJob, OSError | None], None],
+        then: Callable[[], None],
     ) -> None:
-        self._engine = engine
+        self._node_id = node_id
         self._log = store
         self._after_s = after_s
-        self._step_soon = step_soon
+        self._on_end = on_end
+        self._then = then
         self._worker = world().worker("sync")
         self._job: SyncJob | None = None
         #: How long the disk took for the last sync, and how many in a row were quick.
@@ -160,14 +152,13 @@ class Syncing:
         self.times.add(took_s)
         self._quick = self._quick + 1 if took_s <= limits.SYNC_HERE_S else 0
         if took_s > limits.SLOW_SYNC_S:
-            log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
+            log.warning("slow sync", sync_s=round(took_s, 3), node=self._node_id)
         job, self._job = self._job, None
         assert job is not None
         hurried, self._hurried = self._hurried, False
-        self._engine.synced(job, error)
+        self._on_end(job, error)
         if hurried:
             self._begin()
         if self._awaited is not None:
             self._tell_ended()
-        if self._engine.urgent:
-            self._step_soon()
+        self._then()

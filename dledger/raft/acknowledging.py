@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dledger.errors import FrameError
 from dledger.failpoints import failpoint
 from dledger.raft.limits import ACK_AGAIN_S, NO_SPACE_ASK_S, SIGN_OF_LIFE_S
-from dledger.raft.messages import Ack, Answer, Learned, encode_message
+from dledger.raft.messages import Ack, Answer, Learned
 from dledger.raft.peer import Held, Peer
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class Acknowledging:
         use the first one must get another.
         """
         answers = peer.answers
-        same = answers.acknowledged == (term, next_index) and not answers.held
-        lately = self._core.now - answers.acknowledged_at < ACK_AGAIN_S
-        return same and lately and self.is_counted
+        if answers.held or answers.acknowledged != (term, next_index):
+            return False
+        return self._core.now - answers.acknowledged_at < ACK_AGAIN_S and self.is_counted
 
     def _is_quiet(self, peer: Peer) -> bool:
         return self._core.now - peer.answers.acknowledged_at > SIGN_OF_LIFE_S
@@ -114,7 +114,7 @@ class Acknowledging:
         if peer.link is not None:
             peer.answers.acknowledged_at = self._core.now
             failpoint("raft.acknowledge")
-            peer.link.send(encode_message(answer))
+            self._peers.post(peer, answer)
 
     def received(self, peer: Peer, sequence: int) -> None:
         """A leader's message with this number is about to be answered."""

@@ -1,20 +1,14 @@
-"""A node of a group: messages, appends and time in; writes of the log, frames and effects out.
+"""A node of a group: messages, appends and time in; entries, messages and what to apply out.
 
 It never waits, neither for a sync nor for a peer: what depends on them is held back until the shell
 says that they are there.
 
-The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
-:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` when the engine is `urgent` after that,
-and at :meth:`RaftEngine.next_step_at`. In between a step would do nothing. The safety of the log
-depends on the order in which a step works:
-
-1. hand the peers' messages to the library, entries into the journal;
-2. let the library tick: elect, count acknowledgements;
-3. write what was appended since the last step; send it to the peers (before the leader's own
-   sync: it does not count its own copy until that is durable); have the shell begin a sync, or do
-   it, if the disk is quick;
-4. release the acknowledgements whose entries are durable;
-5. apply what is committed, and only then answer the appends.
+The shell puts messages of peers into :meth:`RaftEngine.receive` and appends into
+:meth:`RaftEngine.append`, and takes a turn (:mod:`dledger.raft.turn`) when the engine is `urgent`
+after that, and at :meth:`RaftEngine.next_step_at`. In between a step would do nothing. A step hands
+the peers' messages to the library, and entries to the journal; lets the library tick, so that it
+elects and counts acknowledgements; and decides what to send. Its outcome is a
+:class:`~dledger.raft.ready.Ready`, which the shell carries out.
 
 The shell makes entries durable, in parallel to the steps: :meth:`SegmentedLog.start_sync`, then
 :meth:`RaftEngine.synced`.
@@ -25,7 +19,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -67,6 +61,7 @@ from dledger.raft.messages import Ack, PeerMessage
 from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
 from dledger.raft.peers import Peers
+from dledger.raft.ready import Outgoing, Ready
 from dledger.raft.replication.applying import Applying
 from dledger.raft.replication.base_state import BaseState
 from dledger.raft.replication.majority_space import MajoritySpace
@@ -104,8 +99,6 @@ class RaftEngine:
         self.urgent = False
         #: Why this node takes no messages, if its log does not know; None if it does take them.
         self.refusal: str | None = None
-        #: Called in a step, when there is something to sync: the shell begins to.
-        self.on_written: Callable[[], None] = lambda: None
         self._clock = clock
         #: When the last step began.
         self.stepped_at = clock()
@@ -234,15 +227,17 @@ class RaftEngine:
         self.urgent = True
         self.peers.link_drained(node_id)
 
-    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """A sync has ended: acknowledgements go out. A step is for those that count only now."""
+    def synced(self, job: SyncJob, error: OSError | None = None) -> list[Outgoing]:
+        """Note that a sync has ended; returns the acknowledgements that are to be sent now. A step
+        is for those of others that count only now. Raises Fenced if the sync failed."""
         self.log.finish_sync(job, error)
         self.acknowledging.release_held()
         if self.acknowledging.count_early_acks():
             self.urgent = True
+        return self.peers.take_posted()
 
-    def step(self) -> bool:
-        """Do all that can be done now; returns whether another step is due at once."""
+    def step(self) -> Ready:
+        """Decide all that can be decided now."""
         now = self.stepped_at = self._clock()
         self.urgent = False
         self._deliver_inbox(now)
@@ -250,21 +245,30 @@ class RaftEngine:
         self.core.count_acknowledgements()
         self.core.tick(now, may_elect=electing)
         self.elections.after_tick(now, electing=electing)
-        self.log.write_out()
         self.sending.send_new(now)
-        if self.log.is_dirty:
-            self.on_written()
         self.acknowledging.release_held()
         self._joining.step()
         transferring = self.state_transfer.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
-        more = self.applying.step()
-        self.applying.announce()
         if self.applying.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        return more or transferring or bool(self._inbox) or (self.solo and self._lags())
+        more = transferring or bool(self._inbox) or (self.solo and self._lags())
+        return Ready(self.log.is_dirty, self.peers.take_posted(), self.core.commit_index, more)
+
+    def apply(self, commit_index: int) -> Iterator[Ready]:
+        """Apply entries that are committed, and answer their appends. A burst of new appends is to
+        be carried out before the rest is applied."""
+        applied_index, was_serving = self.machine.applied_index, self.applying.serving
+        for _ in self.applying.apply(commit_index):
+            self.sending.send_new(self._clock())
+            yield Ready(self.log.is_dirty, self.peers.take_posted(), commit_index, more=True)
+        self.applying.announce()
+        if self.machine.applied_index > applied_index and self.applying.serving:
+            # A step is for what may have waited for that.
+            awaited = not was_serving or self._reads.is_asking or self.handing_over_to is not None
+            self.urgent = self.urgent or awaited
 
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.
@@ -400,6 +404,7 @@ class RaftEngine:
             self.sending.begin_to_lead()
         if old != Role.LEADER:
             return
+        self.peers.drop_entries()
         led_term = self.applying.deposed()
         self._pending.give_up()
         self._reads.fail(NotLeader(None))

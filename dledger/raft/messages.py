@@ -319,12 +319,12 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
     body: memoryview
 
 
-def encode_message(message: PeerMessage) -> tuple[Buffer, ...]:
-    """The frame of a message; the run is not copied."""
+def encode_message(message: PeerMessage, run: memoryview = EMPTY_RUN) -> tuple[Buffer, ...]:
+    """The frame of a message; the run is not copied. `run`: that of a message that has none yet."""
     kind, has_run = _NUMBERS[type(message)]
-    values, run = astuple(message), EMPTY_RUN
+    values = astuple(message)
     if has_run:
-        values, run = values[:-1], values[-1]
+        values, run = values[:-1], run or values[-1]
     run_length = len(run)
     head = _pack((kind, *values))
     head_length = len(head)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from dledger import limits
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.membership.configuration import encode_members
-from dledger.raft.messages import Introduction, PeerMessage, encode_message
+from dledger.raft.messages import Introduction, PeerMessage
 from dledger.raft.peer import Answers, Link, Peer
+from dledger.raft.ready import Outgoing
 
 if TYPE_CHECKING:
     from dledger.raft.library.transport import PeerTransport
@@ -32,6 +33,7 @@ class Peers:
         self._transport = transport
         self._members = members
         self._must_send = False
+        self._outgoing: list[Outgoing] = []
         #: Whether this node is the only voter.
         self.solo = False
         members.on_change = self.take_members
@@ -48,10 +50,28 @@ class Peers:
         asked, self._must_send = self._must_send, False
         return asked
 
-    def post(self, peer: Peer, message: PeerMessage) -> None:
-        """Send a message at once. Nothing that it says may still have to become durable."""
+    def post(
+        self, peer: Peer, message: PeerMessage, entries: tuple[int, int] | None = None
+    ) -> None:
+        """A message is to be sent after this step, with these entries, if there are any. Nothing
+        else that it says may still have to become durable."""
         if peer.link is not None:
-            peer.link.send(encode_message(message))
+            self._outgoing.append(Outgoing(peer.link, message, entries))
+
+    def has_posted(self, peer: Peer, kind: type[PeerMessage]) -> bool:
+        """Whether a message of a kind waits for the shell."""
+        posted = [each.message for each in self._outgoing if each.link is peer.link]
+        return any(type(message) is kind for message in posted)
+
+    def drop_entries(self) -> None:
+        """Entries that were posted are not sent: this node leads no longer, and its log may be cut
+        before they are read."""
+        self._outgoing = [each for each in self._outgoing if each.entries is None]
+
+    def take_posted(self) -> list[Outgoing]:
+        """The messages that were posted since the last call."""
+        posted, self._outgoing = self._outgoing, []
+        return posted
 
     def broadcast(self, message: PeerMessage) -> None:
         """Post a message to every peer."""
@@ -132,6 +152,7 @@ class Peers:
 
     def close_links(self, reason: str) -> None:
         """Close all connections, as after cutting bytes that may still be queued."""
+        self._outgoing.clear()
         for peer in list(self.known.values()):
             if peer.link is not None:
                 peer.link.close(reason)

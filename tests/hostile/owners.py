@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dledger.raft.links import SocketLink
 from dledger.raft.messages import PeerMessage
+from dledger.raft.network.links import SocketLink
 
 
 class Owner:

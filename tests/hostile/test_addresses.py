@@ -25,11 +25,7 @@ from dledger import Ledger, LedgerConfig, open_ledger
 from dledger.addresses import check_host, check_reachable, join_address, parse_address
 from dledger.errors import BadInput, ConnectFailed, Fenced, FrameError
 from dledger.net import Faults, connect_peer
-from dledger.raft import links
-from dledger.raft.dialling import Dialling
 from dledger.raft.engine import RaftEngine
-from dledger.raft.handshake import Handshaker
-from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership import configuration
 from dledger.raft.membership.configuration import (
     Configuration,
@@ -40,6 +36,10 @@ from dledger.raft.membership.configuration import (
     initial,
 )
 from dledger.raft.messages import Denied, encode_message
+from dledger.raft.network import links
+from dledger.raft.network.dialling import Dialling
+from dledger.raft.network.handshake import Handshaker
+from dledger.raft.network.links import PeerNetwork, listen
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command

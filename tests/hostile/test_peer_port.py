@@ -20,9 +20,6 @@ from owners import Owner
 from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
-from dledger.raft import handshake
-from dledger.raft.handshake import PROTOCOL_VERSION, Handshaker
-from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import (
     LAYOUTS,
@@ -34,6 +31,9 @@ from dledger.raft.messages import (
     encode_message,
     frame_length,
 )
+from dledger.raft.network import handshake
+from dledger.raft.network.handshake import PROTOCOL_VERSION, Handshaker
+from dledger.raft.network.links import PeerNetwork, listen
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
 from dledger.trust.proof import NONCE_BYTES, TAG_BYTES

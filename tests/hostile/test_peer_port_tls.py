@@ -11,10 +11,10 @@ import pytest
 import trio
 from owners import Owner
 
-from dledger.raft.handshake import Handshaker
-from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import Denied, encode_message
+from dledger.raft.network.handshake import Handshaker
+from dledger.raft.network.links import PeerNetwork, listen
 from dledger.testing.certificates import files, pair
 from dledger.testing.logs import capture_logs
 from dledger.tls.authority import Pair

@@ -7,7 +7,7 @@ that an earlier leader acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dledger.errors import NotLeader
@@ -48,15 +48,18 @@ class Applying:
         self.applying_s = 0.0
         #: Whether this node leads and has applied its no-op, as announced last.
         self.serving = False
+        #: Whether entries are left that may be applied at once.
+        self.has_more = False
         self._announced: Standing | None = None
         self._whole_index = 0
 
-    def step(self) -> bool:
-        """Apply committed entries, up to two bounds; returns whether some are left."""
-        machine, commit_index = self._machine, self._core.commit_index
-        held = self.holds or self._state_transfer.holds or self._base_state.is_missing
-        if held or machine.applied_index >= commit_index:
-            return False
+    def apply(self, commit_index: int) -> Iterator[None]:
+        """Apply entries up to `commit_index`, up to two bounds. Stops wherever a burst of new
+        appends should leave before the rest is applied."""
+        machine = self._machine
+        self.has_more = machine.applied_index < commit_index and not self._is_held
+        if not self.has_more:
+            return
         now = self._clock()
         until, budget = now + APPLY_S_PER_STEP, APPLY_BYTES_PER_STEP
         while machine.applied_index < commit_index and budget > 0 and now <= until:
@@ -67,11 +70,15 @@ class Applying:
             self.applying_s += now - started
             if machine.applied_index < entry.index - 1:
                 self.went_back(entry.index - 1)
-                return True
+                return
             machine.applied_index = entry.index
             if self._pending.applied(entry, result) and self._sending.has_burst:
-                self._sending.send_new(now)
-        return machine.applied_index < commit_index
+                yield
+        self.has_more = machine.applied_index < commit_index
+
+    @property
+    def _is_held(self) -> bool:
+        return bool(self.holds) or self._state_transfer.holds or self._base_state.is_missing
 
     def went_back(self, index: int) -> None:
         """The state machine had applied everything up to `index`, and now rebuilds a part of it.

@@ -70,6 +70,11 @@ class Reads:
             self._ask(now)
 
     @property
+    def is_asking(self) -> bool:
+        """Whether a round of reads is not answered yet."""
+        return bool(self._asking)
+
+    @property
     def next_at(self) -> float:
         """When the next step is due to ask again, even if no message arrives."""
         if self._asking:

@@ -135,7 +135,7 @@ class Giving:
         again before the answer has arrived.
         """
         waits = peer.link is not None and peer.link.queued_bytes >= BATCH_BYTES
-        if isinstance(commit_index, NotLeader) or waits:
+        if isinstance(commit_index, NotLeader) or waits or self._peers.has_posted(peer, Given):
             return
         log = self._log
         first = max(wanted_index, log.first_index)

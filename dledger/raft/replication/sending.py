@@ -20,14 +20,14 @@ from dledger.raft.limits import (
     PACE_S,
     SIGN_OF_LIFE_S,
 )
-from dledger.raft.messages import EMPTY_RUN, Append, Head, encode_message
+from dledger.raft.messages import Append, Head
 from dledger.raft.roles import Role
 
 if TYPE_CHECKING:
     from dledger.log.store import SegmentedLog
     from dledger.raft.library.adapter import Node
     from dledger.raft.parts import Consensus, Replica
-    from dledger.raft.peer import Link, Peer
+    from dledger.raft.peer import Peer
 
 
 def batch_end(log: SegmentedLog, first_index: int) -> int:
@@ -45,7 +45,6 @@ class Sending:
         self._members = replica.members
         self._sent_index = self._sent_position = 0
         self._committed = 0, 0.0
-        self._runs: dict[tuple[int, int], memoryview] | None = None
         self._core.send_entries = self.send_entries
 
     @property
@@ -90,12 +89,7 @@ class Sending:
         log, is_asked = self._log, self._peers.take_request()
         if is_asked or log.last_index != self._sent_index:
             self._sent_index, self._sent_position = log.last_index, log.end_position
-            # Within a round nothing is appended or cut, so a run can't change. After it, it may.
-            self._runs = {}
-            try:
-                self._core.send_append_entries()
-            finally:
-                self._runs = None
+            self._core.send_append_entries()
             return
         for peer in self._peers.known.values():
             if peer.sent.held_back:
@@ -109,18 +103,18 @@ class Sending:
         """
         peer, log = self._peers.known[str(node.id)], self._log
         peer.sent.held_back = False
+        self._peers.pause_if_slow(peer)
         next_index, last_index = self._core.next_index(node), log.last_index
         if next_index <= log.first_index:
             self._send_head(peer, now)
             return
         while peer.link is not None and not peer.paused:
-            lacking = next_index <= last_index
-            if lacking and not self._may_send(peer, next_index, now):
+            if next_index <= last_index and not self._may_send(peer, next_index, now):
                 peer.sent.held_back = True
                 self._show_life(peer, next_index, now)
                 return
             end = batch_end(log, next_index) if next_index < last_index else last_index
-            self._send_append(peer, peer.link, next_index, end, now)
+            self._send_append(peer, next_index, end, now)
             next_index = end + 1
             self._core.set_next_index(node, next_index)
             if next_index > last_index:
@@ -139,45 +133,23 @@ class Sending:
     def _show_life(self, peer: Peer, next_index: int, now: float) -> None:
         """Send a peer that gets no entries for now a message that shows that there is a leader."""
         if peer.link is not None and now - peer.sent.at > SIGN_OF_LIFE_S / 2:
-            self._send_append(peer, peer.link, next_index, next_index - 1, now)
+            self._send_append(peer, next_index, next_index - 1, now)
 
-    def _send_append(
-        self, peer: Peer, link: Link, first_index: int, last_index: int, now: float
-    ) -> None:
+    def _send_append(self, peer: Peer, first_index: int, last_index: int, now: float) -> None:
         """Send the entries from `first_index` to `last_index`, which may be none."""
-        log, core = self._log, self._core
+        header, core, sent = self._log.reader.header, self._core, peer.sent
         count = last_index - first_index + 1
-        run = self._run(first_index, last_index) if count else EMPTY_RUN
-        previous = log.reader.header(first_index - 1)
-        peer.sent.sequence += 1
-        peer.sent.at = now
+        previous = header(first_index - 1)
+        sent.sequence += 1
+        sent.at = now
         if count:
-            peer.sent.flow.sent(last_index, len(run), now)
-        link.send(
-            encode_message(
-                Append(
-                    core.term,
-                    core.commit_index,
-                    previous.index,
-                    previous.term,
-                    peer.sent.sequence,
-                    count,
-                    run,
-                )
-            )
+            last = header(last_index)
+            first = last if count == 1 else header(first_index)
+            sent.flow.sent(last_index, last.end - first.position, now)
+        message = Append(
+            core.term, core.commit_index, previous.index, previous.term, sent.sequence, count
         )
-        failpoint("raft.sent")
-        self._peers.pause_if_slow(peer)
-
-    def _run(self, first_index: int, last_index: int) -> memoryview:
-        """The bytes of these entries: the same object for all peers of a round, so that it is
-        checked and hashed once."""
-        if self._runs is None:
-            return self._log.reader.checked_run_of(first_index, last_index)
-        key = first_index, last_index
-        if key not in self._runs:
-            self._runs[key] = self._log.reader.checked_run_of(*key)
-        return self._runs[key]
+        self._peers.post(peer, message, (first_index, last_index) if count else None)
 
     def _send_head(self, peer: Peer, now: float) -> None:
         """Send the head of this log to a peer that needs entries from before it."""

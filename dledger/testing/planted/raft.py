@@ -34,6 +34,7 @@ from dledger.raft.messages import (
     Voted,
 )
 from dledger.raft.peer import Held, Peer
+from dledger.raft.ready import Ready
 from dledger.raft.replication.applying import Applying
 from dledger.raft.roles import Role
 
@@ -220,26 +221,22 @@ def serve_early() -> Planted:
 
 def answer_early() -> Planted:
     """An append is acknowledged when it is in the leader's own log."""
-    original = Applying.step
+    original = Applying.apply
 
-    def apply(self: Applying) -> bool:
+    def apply(self: Applying, commit_index: int) -> Iterator[None]:
         for index in range(self._machine.applied_index + 1, self._log.last_index + 1):
             self._pending.applied(self._log.reader.entry(index), None)
-        return original(self)
+        return original(self, commit_index)
 
-    return patch.object(Applying, "step", apply)
+    return patch.object(Applying, "apply", apply)
 
 
 def apply_early() -> Planted:
     """A node applies what is in its log, committed or not."""
-    original = Applying.step
-
-    def apply(self: Applying) -> bool:
-        end = self._log.last_index
-        with patch.object(Core, "commit_index", property(lambda _: end)):
-            return original(self)
-
-    return patch.object(Applying, "step", apply)
+    original = Applying.apply
+    return patch.object(
+        Applying, "apply", lambda self, commit_index: original(self, self._log.last_index)
+    )
 
 
 # -- terms, votes, leadership ------------------------------------------------------------------
@@ -356,14 +353,14 @@ def append_what_was_refused() -> Planted:
             refused.append((self, body, kind))
             raise
 
-    def step_and_append(self: RaftEngine) -> bool:
-        more = step(self)
+    def step_and_append(self: RaftEngine) -> Ready:
+        ready = step(self)
         if self.standing.serving:
             mine = [held for held in refused if held[0] is self]
             refused[:] = [held for held in refused if held[0] is not self]
             for _, body, kind in mine:
                 append_now(self, body, kind, lambda outcome: None)
-        return more
+        return ready
 
     return together(
         patch.object(RaftEngine, "append", append),

@@ -11,6 +11,7 @@ from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
 from dledger.raft.messages import Confirm, Confirmed
 from dledger.raft.peer import Peer
+from dledger.raft.ready import Ready
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.roles import Role
 from dledger.testing.planted.raft import together
@@ -57,10 +58,10 @@ def read_before_the_own_terms_commit() -> Planted:
             raise NotLeader(None)
         self._reads.add(on_read)
 
-    def step(self: RaftEngine) -> bool:
-        more = original(self)
+    def step(self: RaftEngine) -> Ready:
+        ready = original(self)
         if self.core.role is Role.LEADER:
             self._reads.step(self._clock(), self.machine.applied_index)
-        return more
+        return replace(ready, messages=ready.messages + self.peers.take_posted())
 
     return together(patch.object(RaftEngine, "read", read), patch.object(RaftEngine, "step", step))

@@ -42,6 +42,7 @@ from dledger.raft.messages import (
     encode_message,
 )
 from dledger.raft.roles import Role, Timing
+from dledger.raft.turn import send, turn
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.log_store import copy_to
 
@@ -184,7 +185,7 @@ class ScriptedNode:
     def step(self, *, sync: bool = True) -> None:
         """Do all that can be done now, and sync the log unless told not to."""
         use_clock(self.clock)
-        while self.engine.step():
+        while self.turn():
             pass
         if sync:
             self.sync()
@@ -192,15 +193,19 @@ class ScriptedNode:
     def sync(self) -> None:
         """Make the log durable and let the engine act on it."""
         if self.end_sync():
-            while self.engine.step():
+            while self.turn():
                 pass
+
+    def turn(self) -> bool:
+        """Take one turn; returns whether another one is due at once."""
+        return turn(self.engine, lambda: None)
 
     def end_sync(self) -> bool:
         """Make the log durable, and no step; whether anything was to be synced."""
         job = self.log.start_sync()
         if job is not None:
             job.run()
-            self.engine.synced(job)
+            send(self.engine.synced(job), self.log)
         return job is not None
 
     def advance(self, seconds: float, *, sync: bool = True) -> None:

@@ -32,6 +32,7 @@ from dledger.raft.membership.members import Members, open_members
 from dledger.raft.messages import decode_message
 from dledger.raft.replication.base_state import Hold
 from dledger.raft.roles import Timing
+from dledger.raft.turn import send, turn
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
@@ -45,6 +46,10 @@ BUSY = 0.1
 """The share of a busy node's steps in which it waits for a processor."""
 PICTURE_SLICES = 1
 FOLDER = Path("/log")
+
+
+def _no_sync() -> None:
+    """Begin no sync in the turn, but after it."""
 
 
 class Group(Protocol):
@@ -157,8 +162,6 @@ class SimulatedNode:
             rng=random.Random(group.streams["engine"].random()),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
-        if group.odds.sync_in_step:
-            self.engine.on_written = self._begin_sync
 
     def _open(self, committed_end: int | None) -> tuple[SegmentedLog, Members]:
         """Open the log and the members, as :mod:`dledger.ledger.opening` does."""
@@ -216,7 +219,7 @@ class SimulatedNode:
         """Step until nothing is left to do. While a state is read or taken over in slices, only
         one: others are stepped, and messages arrive, between two slices."""
         transfer = self.engine.state_transfer
-        while self.engine.step():
+        while turn(self.engine, self._begin_sync if self.group.odds.sync_in_step else _no_sync):
             if transfer.is_busy:
                 self.engine.urgent = True
                 return
@@ -282,7 +285,7 @@ class SimulatedNode:
                 job.run()
         except OSError as caught:
             error = caught
-        self.engine.synced(job, error)
+        send(self.engine.synced(job, error), self.log)
 
     def _keep_house(self) -> None:
         """Do the work of threads, which takes its time: prepare segments, write checkpoints, remove

@@ -17,42 +17,27 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery.startup import open_log
-from dledger.log.store import SegmentedLog
 
 pytestmark = pytest.mark.usefixtures("virtual_world")
 
 SEGMENT_BYTES = 64 * 1024
 
 
-class Engine:
-    """Notes how far the log is durable, and becomes `urgent` then."""
-
-    node_id = "n1"
-
-    def __init__(self, log: SegmentedLog) -> None:
-        self._log = log
-        self.urgent = False
-        self.durable: list[int] = []
-
-    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """Finish a sync as the engine does, without acknowledgements."""
-        self._log.finish_sync(job, error)
-        self.durable.append(self._log.durable_index)
-        self.urgent = True
-
-
 class Node:
-    """A log, its engine, and its syncs."""
+    """A log and its syncs; how far it was durable at the end of each, and afterwards."""
 
     def __init__(self, folder: Path, after_s: float) -> None:
         self.log, _ = open_log(folder / "log", SEGMENT_BYTES)
-        self.engine = Engine(self.log)
+        self.durable: list[int] = []
         self.steps: list[int] = []
-        self.syncing = Syncing(self.engine, self.log, after_s, self._step)
+        self.syncing = Syncing("n1", self.log, after_s, self._synced, self._step)
+
+    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+        self.log.finish_sync(job, error)
+        self.durable.append(self.log.durable_index)
 
     def _step(self) -> None:
         self.steps.append(self.log.durable_index)
-        self.engine.urgent = False
 
     def write(self) -> None:
         """Write one more entry, and report it to the syncing."""
@@ -81,7 +66,7 @@ async def test_what_is_written_during_a_sync_is_the_next_ones(tmp_path: Path) ->
         for _ in range(10):
             node.write()
         await trio.testing.wait_all_tasks_blocked()
-        assert node.engine.durable == node.steps == [1, 10]
+        assert node.durable == node.steps == [1, 10]
         nursery.cancel_scope.cancel()
 
 
@@ -99,14 +84,14 @@ async def test_a_quick_disk_is_waited_for(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         node.start(nursery)
         node.write()
-        assert node.engine.durable == []
+        assert node.durable == []
         await quick_disk(node)
         node.write()
-        assert node.engine.durable[-1] == node.log.last_index
+        assert node.durable[-1] == node.log.last_index
 
         node.log.append(node.log.last_index + 1, 1, Kind.MESSAGES, b"entry")
         node.write()
-        assert node.engine.durable[-1] == node.log.last_index - 2
+        assert node.durable[-1] == node.log.last_index - 2
         nursery.cancel_scope.cancel()
 
 
@@ -128,14 +113,14 @@ async def test_a_disk_that_was_slow_is_not_waited_for(
         await quick_disk(node)
         slow_s[0] = 2 * SYNC_HERE_S
         node.write()
-        assert node.engine.durable[-1] == node.log.last_index
+        assert node.durable[-1] == node.log.last_index
         slow_s[0] = 0.0
         for _ in range(SYNCS_QUICK_MIN):
             node.write()
-            assert node.engine.durable[-1] < node.log.last_index
+            assert node.durable[-1] < node.log.last_index
             await trio.testing.wait_all_tasks_blocked()
         node.write()
-        assert node.engine.durable[-1] == node.log.last_index
+        assert node.durable[-1] == node.log.last_index
         nursery.cancel_scope.cancel()
 
 
@@ -151,11 +136,11 @@ async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
     async with trio.open_nursery() as nursery:
         node.start(nursery)
         await quick_disk(node)
-        durable = [*node.engine.durable]
+        durable = [*node.durable]
         monkeypatch.setattr(Disk, "sync_data", fail)
         with pytest.raises(Fenced, match="the disk is gone"):
             node.write()
-        assert node.engine.durable == durable
+        assert node.durable == durable
         nursery.cancel_scope.cancel()
 
 
@@ -166,14 +151,14 @@ async def test_a_sync_that_may_wait_does(tmp_path: Path) -> None:
         node.start(nursery)
         node.write()
         await trio.sleep(ASYNC_SYNC_PERIOD_S - 0.1)
-        assert node.engine.durable == []
+        assert node.durable == []
         await trio.sleep(0.2)
-        assert node.engine.durable == [1]
+        assert node.durable == [1]
 
         node.write()
         began_s = trio.current_time()
         await node.syncing.more_durable()
-        assert node.engine.durable == [1, 2]
+        assert node.durable == [1, 2]
         assert trio.current_time() == began_s
         nursery.cancel_scope.cancel()
 
@@ -187,7 +172,7 @@ async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
         node.start(nursery)
         with trio.fail_after(1):
             await node.syncing.more_durable()
-        assert node.engine.durable == []
+        assert node.durable == []
         nursery.cancel_scope.cancel()
 
 

@@ -66,7 +66,7 @@ def sleep(node: ScriptedNode, seconds: float = WATCHED_S, late_s: float = 0.0) -
         before = picture(node)
         while node.now + FINE_S < due:
             node.now += FINE_S
-            node.engine.step()
+            node.turn()
             early = taken(node)
             if early and due - node.now < late_s:
                 said += early
@@ -265,7 +265,7 @@ def test_a_sync_of_a_follower_needs_no_step() -> None:
     assert ack.next_index == last_index + 1
     assert not node.engine.urgent
     before = picture(node)
-    node.engine.step()
+    node.turn()
     assert (taken(node), picture(node)) == ([], before)
 
 

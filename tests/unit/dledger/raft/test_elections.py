@@ -97,7 +97,7 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
     began, heard_at = node.now, [node.now]
     while not node.engine.standing.serving:
         node.receive("f", Ack(term, last_index + 2, False, True, 1 << 32))
-        node.engine.step()
+        node.turn()
         node.sync()
         if node.take("g", Append):
             heard_at.append(node.now)
@@ -109,7 +109,7 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
 
 def hold_replay(node: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a node from applying anything, as if it had much to replay."""
-    monkeypatch.setattr(node.engine.applying, "step", lambda: False)
+    monkeypatch.setattr(node.engine.applying, "apply", lambda commit_index: iter(()))
 
 
 @pytest.mark.parametrize("seed", range(6))

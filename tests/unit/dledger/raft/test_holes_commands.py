@@ -20,9 +20,9 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
 from dledger.raft.appends import Appended
-from dledger.raft.handshake import Handshaker
 from dledger.raft.library.adapter import Node, use_clock
 from dledger.raft.messages import PREFIX, PeerKind, decode_message
+from dledger.raft.network.handshake import Handshaker
 from dledger.raft.replication import applying
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
@@ -261,7 +261,7 @@ def test_hole_18_a_restart_applies_what_the_machine_lacks_in_bounded_steps() -> 
     counts = [0]
     with patch.object(applying, "APPLY_BYTES_PER_STEP", 8000):
         node = ScriptedNode(disk=disk, log=log, machine=Recorder(applied_index=60))
-        while node.engine.step():
+        while node.turn():
             counts.append(len(node.machine.applied))
     assert [index for index, _ in node.machine.applied] == [*range(61, 101)]
     assert max(after - before for before, after in pairwise(counts)) == 8

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import trio
 
 from dledger.errors import FrameError
-from dledger.raft.links import SocketLink
 from dledger.raft.messages import (
     Append,
     Denied,
@@ -19,6 +18,7 @@ from dledger.raft.messages import (
     decode_message,
     encode_message,
 )
+from dledger.raft.network.links import SocketLink
 from dledger.testing.planted.catalogue import plant
 
 

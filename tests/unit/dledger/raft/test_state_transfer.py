@@ -56,14 +56,14 @@ def leader() -> ScriptedNode:
     node = ScriptedNode(machine=Large())
     node.serve("g")
     node.receive("f", Wanted(node.engine.core.term, 0, 0))
-    assert node.engine.step()
+    assert node.turn()
     return node
 
 
 def commit_one_more(node: ScriptedNode) -> int:
     """A further entry that g holds, too; the step that commits it is left to the test."""
     node.append()
-    node.engine.step()
+    node.turn()
     node.end_sync()
     index = node.log.last_index
     node.receive("g", Ack(node.engine.core.term, index + 1, False, True, 1 << 32))
@@ -75,7 +75,7 @@ def test_nothing_is_applied_between_two_slices_of_a_picture() -> None:
     node = leader()
     before = node.machine.applied_index
     index = commit_one_more(node)
-    node.engine.step()
+    node.turn()
     assert node.engine.core.commit_index == index
     assert node.machine.applied_index in (before, index)
     node.step()
@@ -103,7 +103,7 @@ def test_entries_are_applied_while_a_picture_is_encoded() -> None:
     machine = node.machine
     assert isinstance(machine, Large)
     while node.machine.applied_index < index:
-        node.engine.step()
+        node.turn()
     assert machine.encoded < SLICES
     assert not node.take("f", State)
 
@@ -114,12 +114,12 @@ def test_a_leader_is_heard_and_answers_reads_of_what_it_has_applied_under_a_pict
     read: list[object] = []
     node.engine.read(read.append)
     node.now += 1.0
-    node.engine.step()
+    node.turn()
     assert node.engine.state_transfer.is_busy
     assert node.take("g", Append)
     (asked,) = node.take("f", Confirm)
     node.receive("f", Confirmed(node.engine.core.term, asked.number))
-    node.engine.step()
+    node.turn()
     assert node.engine.state_transfer.is_busy
     assert read == [node.machine.applied_index]
 
@@ -168,7 +168,7 @@ def given(donor: Donor, first: int) -> ScriptedNode:
     node.begin_anew("f", donor, first, 300)
     node.receive("f", State(1, 295, 5, 0, crc32(b"state"), run=b"state"))
     node.take("f")
-    node.engine.step()
+    node.turn()
     return node
 
 
@@ -180,7 +180,7 @@ def test_nothing_is_applied_before_the_last_slice_of_a_state_that_is_taken_over(
     node.receive("f", State(1, 295, 5, 0, crc32(b"state"), run=b"state"))
     node.now += 5.0
     node.receive_append("f", 1, donor, 301, 300, commit_index=300)
-    assert node.engine.step()
+    assert node.turn()
     assert node.machine.applied_index == 0
     assert node.take("f", Learned)
     assert not node.take("f", Wanted)

@@ -19,7 +19,6 @@ import trio
 from dledger.addresses import check_host, check_port
 from dledger.errors import FrameError
 from dledger.keepalive import end_unacknowledged
-from dledger.raft.handshake import Handshaker
 from dledger.raft.limits import (
     CONNECT_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
@@ -27,6 +26,7 @@ from dledger.raft.limits import (
     LOOKUP_S,
     UNACKNOWLEDGED_S,
 )
+from dledger.raft.network.handshake import Handshaker
 from dledger.tls.options import TlsFailed
 from dledger.trust.proof import Session
 from dledger.world import Found, world

@@ -30,9 +30,6 @@ from dledger import limits, world
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
-from dledger.raft.dialling import Connected, Dialling, tune
-from dledger.raft.frame_tags import FrameTags, RunHash
-from dledger.raft.handshake import Handshaker, readable_of
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
@@ -43,6 +40,9 @@ from dledger.raft.limits import (
 )
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
+from dledger.raft.network.dialling import Connected, Dialling, tune
+from dledger.raft.network.frame_tags import FrameTags, RunHash
+from dledger.raft.network.handshake import Handshaker, readable_of
 from dledger.trust.proof import TAG_BYTES, Session
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _REFUSED = (OSError, FrameError, trio.ClosedResourceError, anyio.ClosedResourceE
 """Errors that end a connection before it is a link: the last two, if it is closed for another
 one."""
 
-log = get_logger("dledger.raft.links")
+log = get_logger("dledger.raft.network.links")
 
 
 class LinkOwner(Protocol):
