@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.remoting.message import tags_code
 from mqclient import BadMessage, Message, SendFailed, SendUnknown
@@ -29,7 +28,7 @@ async def everything(cluster: LocalCluster) -> dict[int, list[bytes]]:
     return found
 
 
-async def test_a_batch_is_in_all_of_its_queues_or_in_none(autojump_clock: MockClock) -> None:
+async def test_a_batch_is_in_all_of_its_queues_or_in_none() -> None:
     """A batch is in all of its queues or in none, once and in order, over leaders' deaths."""
     outcomes: dict[int, str] = {}
     async with local_cluster() as cluster:
@@ -67,9 +66,7 @@ async def test_a_batch_is_in_all_of_its_queues_or_in_none(autojump_clock: MockCl
     assert "stored" in outcomes.values()
 
 
-async def test_each_message_of_a_batch_goes_where_its_key_says(
-    autojump_clock: MockClock,
-) -> None:
+async def test_each_message_of_a_batch_goes_where_its_key_says() -> None:
     """A message of a batch goes to the queue of its key, as by `send`, and in the same order."""
     async with local_cluster(replicas=1) as cluster:
         await make_topic(cluster)
@@ -87,7 +84,7 @@ async def test_each_message_of_a_batch_goes_where_its_key_says(
         assert found[each.queue_id].index(b"%d" % number) == each.queue_offset
 
 
-async def test_a_batch_for_two_broker_groups_is_refused(autojump_clock: MockClock) -> None:
+async def test_a_batch_for_two_broker_groups_is_refused() -> None:
     """A batch for two broker groups, which no log holds, is refused; queue numbers choose one."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         await make_topic(cluster)
@@ -100,7 +97,7 @@ async def test_a_batch_for_two_broker_groups_is_refused(autojump_clock: MockCloc
             assert {each.queue_id for each in sent} == {0, 1, 2, 3}
 
 
-async def test_a_batch_needs_a_queue_for_each_message(autojump_clock: MockClock) -> None:
+async def test_a_batch_needs_a_queue_for_each_message() -> None:
     """A batch with too few queues for its messages is refused before anything is sent."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         await make_topic(cluster)

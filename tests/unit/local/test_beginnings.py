@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import Message, PopConsumer
 from mqlocal import LocalCluster, local_cluster
@@ -108,7 +107,7 @@ async def make(cluster: LocalCluster, queues: int, broker: str | None = None) ->
 
 @BOTH
 async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
-    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+    way: str, away: bool, tmp_path: Path
 ) -> None:
     """New queues of a topic are read from their first message, old ones from what is new."""
     async with local_cluster(replicas=1) as cluster:
@@ -131,7 +130,7 @@ async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
 @BOTH
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_an_empty_or_a_missing_topic_is_read_from_its_first_message(
-    autojump_clock: MockClock, way: str, away: bool, is_there: bool, tmp_path: Path
+    way: str, away: bool, is_there: bool, tmp_path: Path
 ) -> None:
     """The end where a group begins is the end as it came, not as the first message came; nor does
     it matter that no broker had a topic of the group's then."""
@@ -150,7 +149,7 @@ async def test_an_empty_or_a_missing_topic_is_read_from_its_first_message(
 
 @pytest.mark.parametrize("way", ["popped", "shared", "ordered", "pattern", "file"])
 async def test_what_is_read_of_a_topic_that_appeared_does_not_come_again(
-    autojump_clock: MockClock, way: str, tmp_path: Path
+    way: str, tmp_path: Path
 ) -> None:
     """A group that has gone on is never set back by what it learns about its beginning."""
     async with local_cluster(replicas=1) as cluster:
@@ -166,7 +165,7 @@ async def test_what_is_read_of_a_topic_that_appeared_does_not_come_again(
 @pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("way", ["shared", "popped"])
 async def test_queues_on_a_further_broker_group_are_read_from_their_first_message(
-    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+    way: str, away: bool, tmp_path: Path
 ) -> None:
     """A group reads a topic from its first message on a broker group that had none of it."""
     async with local_cluster(replicas=1, groups=2) as cluster:
@@ -188,7 +187,7 @@ async def test_queues_on_a_further_broker_group_are_read_from_their_first_messag
         assert got == [b"new %d" % number for number in range(4)]
 
 
-async def test_a_new_group_begins_where_it_says(autojump_clock: MockClock) -> None:
+async def test_a_new_group_begins_where_it_says() -> None:
     """A group that an operator has made begins where its first member says."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.admin() as admin:
@@ -200,7 +199,7 @@ async def test_a_new_group_begins_where_it_says(autojump_clock: MockClock) -> No
             assert await member.read(1) == [b"after 0"]
 
 
-async def test_a_group_without_members_keeps_its_lag(autojump_clock: MockClock) -> None:
+async def test_a_group_without_members_keeps_its_lag() -> None:
     """A group without members keeps its lag, though it never committed."""
     async with local_cluster(replicas=1) as cluster:
         await make(cluster, 2)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import anyio
 import pyarrow as pa
 import pytest
-from trio.testing import MockClock
 
 from mqclient import (
     BadMessage,
@@ -25,7 +24,7 @@ from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
 
 
 @pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
+async def cluster() -> AsyncIterator[LocalCluster]:
     async with local_cluster(groups=2, replicas=1) as cluster:
         yield cluster
 

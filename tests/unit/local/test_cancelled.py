@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import (
     Admin,
@@ -148,9 +147,7 @@ CLIENTS: dict[str, MakeAndUse] = {
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-async def test_what_is_cancelled_leaves_nothing(
-    kind: str, autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_what_is_cancelled_leaves_nothing(kind: str, tmp_path: Path) -> None:
     """A cancelled client leaves no connection, file lock or waiter, and raises only Cancelled."""
     make, use = CLIENTS[kind]
     async with local_cluster(replicas=1) as cluster:
@@ -199,7 +196,7 @@ def expect_nothing_left(face: Living, directory: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["run", "ordered", "pop run"])
 async def test_what_was_handled_before_a_cancellation_does_not_come_again(
-    kind: str, autojump_clock: MockClock, tmp_path: Path
+    kind: str, tmp_path: Path
 ) -> None:
     """Brokers are told over connections that outlive it; only what was in a hand comes again."""
     make, _ = CLIENTS[kind]

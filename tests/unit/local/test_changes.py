@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import msgspec
-from trio.testing import MockClock
 
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import Admin, Message
@@ -26,7 +25,7 @@ async def route_of(admin: Admin) -> dict[str, Any]:
     }
 
 
-async def test_a_topic_s_changes_change_what_they_name(autojump_clock: MockClock) -> None:
+async def test_a_topic_s_changes_change_what_they_name() -> None:
     """Attributes alone, queues alone, permissions alone: all else stays; no message gets lost."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -66,7 +65,7 @@ async def test_a_topic_s_changes_change_what_they_name(autojump_clock: MockClock
             assert order == (f"broker-a:{model['write_queues']}" if ordered else None)
 
 
-async def test_a_group_s_changes_change_what_they_name(autojump_clock: MockClock) -> None:
+async def test_a_group_s_changes_change_what_they_name() -> None:
     """A group's change is made on each broker group by itself, where settings may differ."""
     async with local_cluster(replicas=1, groups=2) as cluster, cluster.admin() as admin:
         first, second = cluster.groups
@@ -84,7 +83,7 @@ async def test_a_group_s_changes_change_what_they_name(autojump_clock: MockClock
     ]
 
 
-async def test_a_new_topic_may_be_given_one_number(autojump_clock: MockClock) -> None:
+async def test_a_new_topic_may_be_given_one_number() -> None:
     """A single number means both: messages in a queue that nobody reads would be lost."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         for named in ({"read_queues": 3}, {"write_queues": 3}, {}):

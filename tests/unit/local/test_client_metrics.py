@@ -34,8 +34,6 @@ from mqclient.contrib.prometheus import prometheus_metrics
 from mqclient.metrics import FIGURES, Counted, Labels, Samples
 from mqlocal import LocalCluster, local_cluster_in_thread
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 one = pytest.mark.mq_cluster(replicas=1)
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 import trio
 from instructions import Counter
-from trio.testing import MockClock
 
 from dledger.net.turns import turns_of_loop
 from dledger.remoting.codec import encode_frame
@@ -234,7 +233,7 @@ COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
 
 
 @pytest.mark.parametrize("what", COSTS)
-async def test_a_message_costs_no_more_than_it_did(what: str, autojump_clock: MockClock) -> None:
+async def test_a_message_costs_no_more_than_it_did(what: str) -> None:
     """A fifth more fails: find what has become dear, or say in the commit what it pays for."""
     measure, noted = COSTS[what]
     async with local_cluster() as cluster:
@@ -288,7 +287,7 @@ least of a few clusters counts."""
 
 @pytest.mark.parametrize("what", EXTRAS)
 async def test_metrics_and_interceptors_add_little(
-    what: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real clock is one call of C, so what the virtual one costs is not counted for metrics."""
     monkeypatch.setattr(measuring, "world", lambda: SimpleNamespace(steady_s=time.monotonic))
@@ -306,9 +305,7 @@ async def test_metrics_and_interceptors_add_little(
     assert share <= noted + SHARE_GROWTH_MAX
 
 
-async def test_a_dearer_message_is_noticed(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_dearer_message_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were there a few steps more for each message, that test would fail."""
     add = Gathering.add
 

@@ -27,8 +27,6 @@ from mqclient import (
 )
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 DEPLOYS = 4
 HANDLED_S = 0.13
 DRAINED_AFTER_MAX = 12

@@ -10,8 +10,6 @@ import trio
 from mqclient import BadMessage, Message, Nack, PopConsumer, ReceivedMessage
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 
 async def send(cluster: LocalCluster, *messages: Message) -> None:
     async with cluster.producer("P") as producer:

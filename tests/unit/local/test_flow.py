@@ -9,8 +9,6 @@ from mqclient import Consumer, Message, Nack, PopConsumer, ReceivedMessage, Send
 from mqclient.consuming.fetching import QueueFetcher
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 
 async def set_rates(cluster: LocalCluster, *, send: str = "", consume: str = "") -> None:
     """Topic T and group C, with attributes."""

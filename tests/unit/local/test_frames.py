@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 
 import pytest
-from trio.testing import MockClock
 
 from dledger.net.connection import Connection
 from dledger.raft.appends import PendingAppends
@@ -59,7 +58,7 @@ def way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
     return Way(monkeypatch)
 
 
-async def test_a_message_passes_few_calls(way: Way, autojump_clock: MockClock) -> None:
+async def test_a_message_passes_few_calls(way: Way) -> None:
     """Few calls lead from the connection to the message's place, and from there to the answer."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         for _ in range(3):

@@ -18,8 +18,6 @@ from mqbroker.state.groups.locks import QueueKey
 from mqclient import Consumer, Message, PopConsumer, Producer, ReceivedMessage
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 HANDLED_S_MAX = 0.3
 DEPLOYS = 6

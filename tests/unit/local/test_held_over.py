@@ -18,8 +18,6 @@ import trio
 from mqclient import ClientError, Message, PopConsumer, Rebalance
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 QUEUES, OLD = 2, 40
 NEW = [b"new %d" % number for number in range(4)]
 Make = Callable[[LocalCluster, Path], Any]

@@ -34,8 +34,6 @@ from mqclient.contrib.opentelemetry import trace_handlers, trace_sends
 from mqclient.hooks import Handle, Send
 from mqlocal import LocalCluster, local_cluster_in_thread
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 PATIENCE_S = 60.0
 CONSUMERS = pytest.mark.parametrize("kind", ["pull", "pop"])
 

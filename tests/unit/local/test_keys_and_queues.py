@@ -13,8 +13,6 @@ from dledger.testing.virtual import SELDOM
 from mqclient import Message, NoRoute, Producer, Refused, SendFailed, SendResult, limits
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 KEYS = [f"key {number}" for number in range(12)]
 LOOKED_AGAIN_S = 2 * SELDOM * limits.ROUTE_REFRESH_S
 """Virtual time after which producers have looked at their routes again."""

@@ -27,8 +27,6 @@ from mqclient import (
 from mqclient.user_properties import OwnProperties
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 MIB = 1 << 20
 SEED = 15
 

@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.errors import ConnectFailed
 from mqbroker.requests.groups.clients import ClientHandler
@@ -144,7 +143,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[ClientHandler]:
 
 
 async def test_ordered_members_that_come_and_go_leave_no_queue_locked(
-    brokers: list[ClientHandler], autojump_clock: MockClock
+    brokers: list[ClientHandler],
 ) -> None:
     """Ordered members that come and go have each message handled once and soon."""
     first = random.randrange(1 << 32)
@@ -157,9 +156,7 @@ async def test_ordered_members_that_come_and_go_leave_no_queue_locked(
 
 
 async def test_a_lock_that_is_given_to_a_member_that_is_gone_is_found(
-    brokers: list[ClientHandler],
-    autojump_clock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
+    brokers: list[ClientHandler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that gives locks to members that are gone is found by unhandled messages.
 

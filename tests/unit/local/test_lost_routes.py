@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.remoting.headers import DeleteTopicInNamesrvHeader
 from dledger.world import world
@@ -26,7 +25,7 @@ async def lose(admin: Admin, topic: str) -> None:
     assert topic not in {info.topic for info in await admin.topics.list()}
 
 
-async def test_an_update_that_changes_nothing_shows_it_again(autojump_clock: MockClock) -> None:
+async def test_an_update_that_changes_nothing_shows_it_again() -> None:
     """An update that changes nothing returns when the name servers show the topic."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         for _ in range(2):
@@ -35,9 +34,7 @@ async def test_an_update_that_changes_nothing_shows_it_again(autojump_clock: Moc
             await lose(admin, "T")
 
 
-async def test_it_is_shown_again_in_time_though_other_topics_change(
-    autojump_clock: MockClock,
-) -> None:
+async def test_it_is_shown_again_in_time_though_other_topics_change() -> None:
     """Each change is told at once; all topics are told in their time nevertheless."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         every_s = world().seldom_s(REGISTER_INTERVAL_S)
@@ -51,7 +48,7 @@ async def test_it_is_shown_again_in_time_though_other_topics_change(
                 await trio.sleep(every_s / 5)
 
 
-async def test_a_retry_topic_that_is_shown_late_is_read_soon(autojump_clock: MockClock) -> None:
+async def test_a_retry_topic_that_is_shown_late_is_read_soon() -> None:
     """A member that began without it looks for it every few seconds, and a retry is on time."""
     delay_s = 2 * REBALANCE_POLL_S
     handled_s: list[float] = []

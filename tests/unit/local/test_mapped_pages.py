@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.log.disk import Disk
 from dledger.log.segments.segment import Segment
@@ -12,7 +11,7 @@ from mqlocal import local_cluster
 
 
 async def test_followers_drop_the_pages_that_they_have_applied(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each follower reads what it applies from its mapped file; the leader has it in memory."""
     read: set[Segment] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import trio
-from trio.testing import MockClock
 
 from mqclient import ManyFailed, Message, Producer, SendFailed, SendUnknown
 from mqlocal import LocalCluster, local_cluster
@@ -26,7 +25,7 @@ async def everything(cluster: LocalCluster) -> Counter[bytes]:
     return found
 
 
-async def test_every_face_of_a_named_producer_stores_once(autojump_clock: MockClock) -> None:
+async def test_every_face_of_a_named_producer_stores_once() -> None:
     """Acknowledged messages of every call are stored once, while leaders die."""
     acknowledged: list[bytes] = []
 

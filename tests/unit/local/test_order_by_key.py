@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
@@ -29,7 +28,7 @@ def message(number: int) -> Message:
 
 
 @pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
+async def cluster() -> AsyncIterator[LocalCluster]:
     async with local_cluster(replicas=1) as cluster:
         yield cluster
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import trio
-from trio.testing import MockClock
 
 from mqclient import Message
 from mqlocal import local_cluster
 
 
-async def test_a_pattern_brings_no_message_before_its_time(autojump_clock: MockClock) -> None:
+async def test_a_pattern_brings_no_message_before_its_time() -> None:
     """`.*` gets a delayed message once, when it is due, and nothing that tools send."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from trio.testing import MockClock
 
 from mqclient import Message, NoLeader
 from mqclient.admin import Admin
@@ -43,7 +42,7 @@ async def half_led() -> AsyncIterator[tuple[LocalCluster, Admin]]:
         yield cluster, admin
 
 
-async def test_a_group_without_a_leader_hides_no_other(autojump_clock: MockClock) -> None:
+async def test_a_group_without_a_leader_hides_no_other() -> None:
     """The others' progress is shown with the lost group's name; without `partly` it is an error."""
     async with half_led() as (cluster, admin):
         first, second = cluster.groups
@@ -65,7 +64,7 @@ async def test_a_group_without_a_leader_hides_no_other(autojump_clock: MockClock
         assert (unknown.queues, list(unknown.unasked)) == ((), [second])
 
 
-async def test_the_hour_of_the_others_is_shown(autojump_clock: MockClock) -> None:
+async def test_the_hour_of_the_others_is_shown() -> None:
     """The other leaders' last hour is shown; the lost group alone is an error."""
     async with half_led() as (cluster, admin):
         assert len(await admin.statistics.history()) == 1
@@ -74,7 +73,7 @@ async def test_the_hour_of_the_others_is_shown(autojump_clock: MockClock) -> Non
             await admin.statistics.history(cluster.groups[1])
 
 
-async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClock) -> None:
+async def test_traffic_and_rates_of_the_others_are_shown() -> None:
     """Traffic of the others is shown, without a row for topics of the lost group alone."""
     async with half_led() as (cluster, admin):
         second = cluster.groups[1]
@@ -96,7 +95,7 @@ async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClo
         assert [text for text in admin.left_out if cluster.groups[1] in text]
 
 
-async def test_nothing_is_told_if_nobody_can_be_asked(autojump_clock: MockClock) -> None:
+async def test_nothing_is_told_if_nobody_can_be_asked() -> None:
     """A question that no leader answers is an error, with `partly`, too."""
     async with half_led() as (cluster, admin):
         await without_leader(cluster, cluster.groups[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import trio
-from trio.testing import MockClock
 
 from mqclient import Message, PopConsumer
 from mqclient.admin import Admin
@@ -26,7 +25,7 @@ async def send(cluster: LocalCluster, count: int) -> None:
             await producer.send(Message("T", b"x"), queue_id=number % 2)
 
 
-async def test_a_paused_queue_is_told(autojump_clock: MockClock) -> None:
+async def test_a_paused_queue_is_told() -> None:
     """The other queue's messages are in hand, as nobody polls; after `resume` and a poll nothing is
     left."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
@@ -55,7 +54,7 @@ async def test_a_paused_queue_is_told(autojump_clock: MockClock) -> None:
             assert await states(admin) == {"done": 2}
 
 
-async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: MockClock) -> None:
+async def test_a_group_that_pops_is_paused_once_all_members_are() -> None:
     """A group that pops is paused once all its members are, as any may get a message."""
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=2, write_queues=2)
@@ -79,9 +78,7 @@ async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: 
             assert found == {"paused": 2}, found
 
 
-async def test_what_members_had_in_hand_is_nobodys_when_they_have_left(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_members_had_in_hand_is_nobodys_when_they_have_left() -> None:
     """Messages of a member that left are not in flight: they are read again."""
     async with local_cluster() as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=1, write_queues=1)

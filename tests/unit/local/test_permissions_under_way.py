@@ -24,8 +24,6 @@ from mqclient import (
 )
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 KEYS = [f"key {number}" for number in range(6)]
 STEPS = 14
 LOOKED_AGAIN_S = 1.1 * SELDOM * limits.ROUTE_REFRESH_S

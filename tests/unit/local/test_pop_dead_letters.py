@@ -11,8 +11,6 @@ from dledger.failpoints import SEAM
 from mqclient import Message, PopConsumer, PoppedMessage
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 COUNT = 60
 
 

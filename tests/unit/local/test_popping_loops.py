@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import ClientClosed, Message, PopConsumer, blocking
 from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
@@ -15,7 +14,7 @@ def popping(cluster: LocalCluster, invisible_s: float = 30.0) -> PopConsumer:
 
 
 async def test_asking_for_the_next_message_acknowledges_the_one_before(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
+    mq_cluster: LocalCluster,
 ) -> None:
     """A loop's next step acknowledges its message, unless it was nacked or its body raised."""
     async with mq_cluster.producer("P") as producer:
@@ -44,9 +43,7 @@ async def test_asking_for_the_next_message_acknowledges_the_one_before(
     assert sorted(again) == [b"1", b"3"]
 
 
-async def test_a_loop_ends_when_its_consumer_is_drained(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_loop_ends_when_its_consumer_is_drained(mq_cluster: LocalCluster) -> None:
     """A loop ends when another task drains its consumer; later polls raise."""
     async with popping(mq_cluster) as consumer, trio.open_nursery() as nursery:
 
@@ -63,7 +60,7 @@ async def test_a_loop_ends_when_its_consumer_is_drained(
 
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_paused_consumer_leaves_messages_to_others(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, at_once: bool
+    mq_cluster: LocalCluster, at_once: bool
 ) -> None:
     """A paused consumer gives its fetched messages back, and shares again after `resume`."""
     handled: list[str] = []
@@ -118,7 +115,7 @@ def test_blocking_loops_and_pauses() -> None:
         assert next(consumer).body == b"1"
 
 
-async def test_only_what_nobody_was_handed_is_not_redelivered(autojump_clock: MockClock) -> None:
+async def test_only_what_nobody_was_handed_is_not_redelivered() -> None:
     """A message that was given back before anybody had it counts no delivery."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:

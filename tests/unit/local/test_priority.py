@@ -6,13 +6,12 @@ from itertools import pairwise
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import BadMessage, Message, PopConsumer, ReceivedMessage
 from mqlocal import local_cluster
 
 
-async def test_what_matters_more_is_handled_first(autojump_clock: MockClock) -> None:
+async def test_what_matters_more_is_handled_first() -> None:
     """Waiting messages of higher priority are handled first, on each group and over a failover."""
     got: list[int] = []
     async with local_cluster() as cluster:
@@ -43,7 +42,7 @@ async def test_what_matters_more_is_handled_first(autojump_clock: MockClock) -> 
     assert inversions <= 2, levels
 
 
-async def test_each_group_has_a_queue_for_a_priority(autojump_clock: MockClock) -> None:
+async def test_each_group_has_a_queue_for_a_priority() -> None:
     """A priority has its queue on each broker group, and groups take turns."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         async with cluster.admin() as admin:
@@ -69,7 +68,7 @@ async def test_each_group_has_a_queue_for_a_priority(autojump_clock: MockClock) 
     ],
 )
 async def test_what_has_no_priority_is_refused(
-    autojump_clock: MockClock, message: Message, where: dict[str, int | str]
+    message: Message, where: dict[str, int | str]
 ) -> None:
     """A message that can't have a priority is refused by the producer with the reason."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable
 
 import trio
-from trio.testing import MockClock
 
 from dledger.limits import PROPERTIES_SENT_BYTES_MAX
 from mqclient import BadMessage, Consumer, Message, PopConsumer, Producer, ReceivedMessage
@@ -65,7 +64,7 @@ async def send(producer: Producer, texts: Texts) -> dict[str, Message]:
     return {**sent, **batch, "many": like}
 
 
-async def test_keys_and_properties_come_as_they_were_given(autojump_clock: MockClock) -> None:
+async def test_keys_and_properties_come_as_they_were_given() -> None:
     """Keys and properties stay as given: sent by all ways, retried, popped, redriven, found."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -130,7 +129,7 @@ async def found_by_tools(cluster: LocalCluster, sent: dict[str, Message]) -> Non
                 assert body in {each.body.decode() for each in found}
 
 
-async def test_a_request_and_its_reply_keep_theirs(autojump_clock: MockClock) -> None:
+async def test_a_request_and_its_reply_keep_theirs() -> None:
     """A request and its reply keep their own properties beside those that tie them."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -170,7 +169,7 @@ async def largest(producer: Producer) -> str:
     return "x" * low
 
 
-async def test_the_largest_is_given_up_and_sent_again(autojump_clock: MockClock) -> None:
+async def test_the_largest_is_given_up_and_sent_again() -> None:
     """The largest message is given up twice; its queue goes on, and it is redelivered."""
     handled: list[str] = []
     done = trio.Event()

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import BadInput, Message, MessageQueue, NoLeader, Piece, RangeReader, Refused, Sql
 from mqclient.ranges.pieces import DELETED, MADE_AGAIN, TRUNCATED
@@ -17,7 +16,7 @@ SEED = 39
 
 
 @pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
+async def cluster() -> AsyncIterator[LocalCluster]:
     async with local_cluster(replicas=1) as cluster:
         yield cluster
 
@@ -112,9 +111,7 @@ async def test_what_is_missing_is_told_with_its_reason(cluster: LocalCluster) ->
         assert (await reader.bounds("T")).queues[queue].life > life
 
 
-async def test_bounds_tell_of_groups_that_are_gone_and_of_silent_ones(
-    autojump_clock: MockClock,
-) -> None:
+async def test_bounds_tell_of_groups_that_are_gone_and_of_silent_ones() -> None:
     """A deleted topic's group has answered; a group that is away is named as silent."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         async with cluster.admin() as admin:
@@ -134,7 +131,7 @@ async def test_bounds_tell_of_groups_that_are_gone_and_of_silent_ones(
             assert (dict(nowhere.queues), nowhere.answered) == ({}, {a})
 
 
-async def test_a_read_lives_through_the_death_of_the_leader(autojump_clock: MockClock) -> None:
+async def test_a_read_lives_through_the_death_of_the_leader() -> None:
     """A read waits for the next leader, and raises if there is none for long."""
     async with local_cluster() as cluster:
         await send(cluster, "T", [b"x"] * 50)

@@ -20,8 +20,6 @@ from mqclient import (
 )
 from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 Read = tuple[int, int, int, bytes]
 FILTERS = ["*", "red || blue", Sql("size > 500 AND TAGS <> 'red'")]
 

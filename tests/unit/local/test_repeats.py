@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import BadMessage, Message, RecallTooLate
 from mqlocal import LocalCluster, local_cluster
@@ -24,7 +23,7 @@ async def arrivals(cluster: LocalCluster, until_s: float) -> list[float]:
     return came
 
 
-async def test_it_comes_so_often_and_no_more(autojump_clock: MockClock) -> None:
+async def test_it_comes_so_often_and_no_more() -> None:
     """A message comes as often as it says, first after one period."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
@@ -33,7 +32,7 @@ async def test_it_comes_so_often_and_no_more(autojump_clock: MockClock) -> None:
     assert came == pytest.approx([60, 120, 180], abs=1.5)
 
 
-async def test_it_comes_until_it_is_taken_back(autojump_clock: MockClock) -> None:
+async def test_it_comes_until_it_is_taken_back() -> None:
     """A message comes until it is recalled, over leaders' deaths; a second recall is refused."""
     async with local_cluster() as cluster, cluster.producer("P") as producer:
         at = cluster.now() + timedelta(seconds=10)
@@ -50,7 +49,7 @@ async def test_it_comes_until_it_is_taken_back(autojump_clock: MockClock) -> Non
     assert third == []
 
 
-async def test_it_ends_with_its_own_time(autojump_clock: MockClock) -> None:
+async def test_it_ends_with_its_own_time() -> None:
     """A repeated message ends at its `ttl_s`."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer:
@@ -61,7 +60,7 @@ async def test_it_ends_with_its_own_time(autojump_clock: MockClock) -> None:
     assert came == pytest.approx([60, 120], abs=1.5)
 
 
-async def test_what_can_not_be_repeated_is_refused(autojump_clock: MockClock) -> None:
+async def test_what_can_not_be_repeated_is_refused() -> None:
     """A wrong repetition is refused by the producer with the reason."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         for message in (

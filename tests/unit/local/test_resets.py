@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -83,7 +82,7 @@ async def prepared(cluster: LocalCluster, stack: AsyncExitStack) -> tuple[Any, A
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_was_fetched_before_a_reset_to_the_end_is_not_handed_out(
-    mode: str, autojump_clock: MockClock, tmp_path: Path
+    mode: str, tmp_path: Path
 ) -> None:
     """A reset to the end drops fetched messages, but for those in handlers; later ones come."""
     make, take = MODES[mode]
@@ -109,7 +108,7 @@ async def test_what_was_fetched_before_a_reset_to_the_end_is_not_handed_out(
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_idle_member_follows_a_reset_to_the_beginning_at_once(
-    mode: str, autojump_clock: MockClock, tmp_path: Path
+    mode: str, tmp_path: Path
 ) -> None:
     """An idle member follows a reset at once, though its pull waits at the broker."""
     make, take = MODES[mode]
@@ -128,9 +127,7 @@ async def test_an_idle_member_follows_a_reset_to_the_beginning_at_once(
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-async def test_a_reset_holds_after_its_member_has_left(
-    auto_commit: bool, autojump_clock: MockClock
-) -> None:
+async def test_a_reset_holds_after_its_member_has_left(auto_commit: bool) -> None:
     """A commit of what was in hand before does not undo it."""
     async with local_cluster(replicas=1) as cluster, AsyncExitStack() as stack:
         _, admin = await prepared(cluster, stack)
@@ -170,7 +167,7 @@ def test_every_notice_of_a_broker_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-async def test_a_member_answers_each_question(kind: str, autojump_clock: MockClock) -> None:
+async def test_a_member_answers_each_question(kind: str) -> None:
     """A member answers the questions of tools, and refuses one with the remedy."""
     async with local_cluster(replicas=1) as cluster, AsyncExitStack() as stack:
         _, admin = await prepared(cluster, stack)

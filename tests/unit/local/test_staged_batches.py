@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.limits import STAGED_ENDED_TOGETHER_MAX
 from dledger.log.scanning.scan import scan_entries
@@ -51,8 +50,6 @@ from mqspark.judge.batches.faults import Faults, GroupLog
 from mqspark.screening.changes import GroupsLogged
 from mqspark.testing import planting
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 SEED = 20261127
 KEYS = 5
 SOON_S = 12
@@ -79,7 +76,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Core]:
 
 
 @pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LocalCluster]:
+async def cluster() -> AsyncIterator[LocalCluster]:
     async with local_cluster(groups=2, replicas=1) as cluster:
         async with cluster.admin() as admin:
             await admin.topics.update("T", read_queues=2, write_queues=2)

@@ -10,8 +10,6 @@ import trio
 from mqclient import Consumer, Message, NoRoute, PopConsumer, Producer
 from mqlocal import LocalCluster, local_cluster
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 BROKERS = ["broker-a-n0", "broker-b-n0"]
 NO_TOPICS = {"autoCreateTopicEnable": False}
 

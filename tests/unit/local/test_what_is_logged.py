@@ -6,7 +6,6 @@ import traceback
 from typing import Any
 
 import trio
-from trio.testing import MockClock
 
 from dledger.testing.logs import capture_logs
 from mqclient import Message, PopConsumer
@@ -22,7 +21,7 @@ async def with_topic(cluster: LocalCluster) -> None:
         await admin.topics.update("T", read_queues=8, write_queues=8)
 
 
-async def test_a_healthy_start_logs_no_warning(autojump_clock: MockClock) -> None:
+async def test_a_healthy_start_logs_no_warning() -> None:
     """A healthy start of servers and clients logs no warning, up to the first messages."""
     with capture_logs() as lines:
         async with local_cluster(replicas=3, groups=2) as cluster:
@@ -40,7 +39,7 @@ async def test_a_healthy_start_logs_no_warning(autojump_clock: MockClock) -> Non
     assert warnings(lines) == []
 
 
-async def test_an_outage_is_told_once_for_each_client(autojump_clock: MockClock) -> None:
+async def test_an_outage_is_told_once_for_each_client() -> None:
     """An outage is logged once for each client, and its end, too."""
 
     async def handle(_message: object) -> None:
@@ -68,7 +67,7 @@ async def test_an_outage_is_told_once_for_each_client(autojump_clock: MockClock)
     assert [line["after_s"] > 15 for line in ends] == [True, True]
 
 
-async def test_a_handlers_failure_has_its_traceback(autojump_clock: MockClock) -> None:
+async def test_a_handlers_failure_has_its_traceback() -> None:
     """A handler's failure is logged with the application's line, in pull and in POP."""
 
     async def handle(_message: object) -> None:
