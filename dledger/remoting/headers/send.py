@@ -7,6 +7,8 @@ in what depends on their place in the log.
 
 from __future__ import annotations
 
+import msgspec
+
 from dledger.remoting.headers.base import Header
 from dledger.remoting.numbers import Int32, Int64
 
@@ -56,22 +58,7 @@ class SendMessageV2Header(Header, frozen=True):
 
     def to_v1(self) -> SendMessageHeader:
         """Return the same header under its long names."""
-        return SendMessageHeader(
-            producer_group=self.a,
-            topic=self.b,
-            default_topic=self.c,
-            default_topic_queue_nums=self.d,
-            queue_id=self.e,
-            sys_flag=self.f,
-            born_timestamp=self.g,
-            flag=self.h,
-            properties=self.i,
-            reconsume_times=self.j,
-            unit_mode=self.k,
-            max_reconsume_times=self.l,
-            batch=self.m,
-            broker_name=self.n,
-        )
+        return SendMessageHeader(*msgspec.structs.astuple(self))
 
 
 class SendMessageResponseHeader(Header, frozen=True):
