@@ -49,6 +49,11 @@ SHARE_SPARK = "integration/spark"
 """The suite whose tests share one Spark session: to start one takes as long as two audits."""
 TOGETHER = (WAITING, SHARE_SPARK)
 """Each of them is one worker's."""
+MARKS = (
+    *(("integration", "slow"), (SHARE_SPARK, "spark")),
+    *((WAITING, "slow"), (WAITING, "conformance")),
+)
+"""Folders, and a mark of all tests in each."""
 CLOCKS = {"autojump_clock", "mock_clock"}
 SLOWEST_SHOWN = 40
 ADDITIONS = 2_000_000
@@ -101,8 +106,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Run a test on the clock that it, its module or a fixture takes; pytest-trio by itself looks
-    among the test's parameters only."""
+    """Mark a test as its folder says, and run it on the clock that it, its module or a fixture
+    takes: pytest-trio by itself looks among the test's parameters only."""
+    for folder, mark in MARKS:
+        if item.nodeid.startswith(f"tests/{folder}/"):
+            item.add_marker(mark)
 
     def run(test: Any, *, clock: Any, instruments: Any) -> Any:
         (name,) = clocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import trio
 from codes import answers, declared, probe
 from compatibility import PAGE, code_table, render
@@ -62,8 +61,6 @@ async def test_what_stock_clients_ask_for_is_served() -> None:
     assert said[RequestCode.GET_ROUTEINFO_BY_TOPIC][1] == "answered"
 
 
-@pytest.mark.slow
-@pytest.mark.conformance
 def test_servers_answer_each_code_as_their_handlers_declare(cluster: Cluster) -> None:
     """A leader, a follower and a name server answer each code as its handler declares it."""
     said = trio.run(declared)

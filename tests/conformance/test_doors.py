@@ -27,8 +27,6 @@ from mqchaos.cluster.layout import AUTHORITY, CERTIFICATE, KEY, TLS_FOLDER
 from mqchaos.cluster.probe import serving
 from mqclient import Admin
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 PASSWORD = "a-password"  # noqa: S105
 TIMEOUT_S = 120
 SENDS = "send_sync"

@@ -22,8 +22,6 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 JAR = CACHE / "rocketmq-exporter.jar"
 PATIENCE_S = 180.0
 JOBS = (

@@ -7,13 +7,10 @@ import time
 from pathlib import Path
 
 import failover
-import pytest
 import trio
 from clients import CLIENTS, ready
 
 from mqchaos.cluster.cluster import Cluster
-
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 POLL_MS = 10_000
 """An application may shorten the route poll of 30 s: so the suite waits less."""

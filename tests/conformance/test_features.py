@@ -8,8 +8,6 @@ import pytest
 from clients import CLIENTS, LONG_FEATURES, Client
 from judges import Scenario, judge
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 
 @pytest.mark.parametrize(
     ("client", "feature"),

@@ -17,8 +17,6 @@ from judges import judge
 from dledger.errors import DledgerError
 from mqclient import Admin
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 FEATURES = ("send_sync", "push_clustering", "query_by_id", "query_by_key", "retry", "request_reply")
 """Ids that hold addresses, answers by addresses in ids, pushes to clients, members' lists."""
 START_S = 30.0

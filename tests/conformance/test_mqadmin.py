@@ -14,8 +14,6 @@ from mqadmin import LINES, Line, Stock
 from mqchaos.cluster.cluster import Cluster
 from mqclient import Admin, Consumer, Message, Producer
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 JAVA = [client for client in CLIENTS if client.title == "Java"]
 LIVE = "LiveGroup"
 

@@ -14,8 +14,6 @@ from judges import Scenario
 from mqchaos.cluster.cluster import Cluster
 from mqclient import Admin, Consumer, Decision, Message, Producer
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 FEATURE = "with_ours"
 MEETING_S = 60.0
 TO_US = {b"committed", b"late", b"a question"}

@@ -17,8 +17,6 @@ from judges import judge
 from mqchaos.cluster.cluster import Cluster
 from mqclient import Admin
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 FEATURE = "pop_failover"
 BEGUN_S = 60.0
 QUEUES = 2

@@ -13,8 +13,6 @@ from clients import EXAMPLES, Client, each_of, java, ready
 
 from mqchaos.cluster.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 PACKAGE = "org.apache.rocketmq.example.quickstart"
 MESSAGES = 1000
 """Messages of the examples' producer."""

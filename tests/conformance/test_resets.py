@@ -16,8 +16,6 @@ from mqadmin import Line, Stock
 from mqchaos.cluster.cluster import Cluster
 from mqclient import Admin
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 FEATURE = "reset_running"
 JAVA5 = CLIENTS[1]
 RECEIVED_S = 20.0

@@ -27,8 +27,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from stock_servers import registered, servers
 
-pytestmark = [pytest.mark.slow, pytest.mark.conformance]
-
 BROKER = "stock-broker"
 CLUSTER = "stock-cluster"
 WAIT_S = 60.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from clients import ready
 from compatibility import stock_tests as section
 from compatibility import with_stock_tests
@@ -53,8 +52,6 @@ def test_a_new_run_replaces_the_section_and_nothing_else() -> None:
     assert with_stock_tests(new, record(RESULTS)) == new
 
 
-@pytest.mark.slow
-@pytest.mark.conformance
 def test_quick_ones_of_rocketmqs_own_tests_pass(cluster: Cluster, tmp_path: Path) -> None:
     """Some of RocketMQ's own tests pass unmodified, under JUnit, against our brokers."""
     argv = ready(CLIENT)

@@ -33,7 +33,7 @@ import mqclient
 from mqclient import Message, Producer
 from mqlocal import LocalCluster, ThreadedCluster, VirtualLoop, local_cluster_in_thread
 
-pytestmark = [pytest.mark.slow, pytest.mark.mq_cluster(replicas=1)]
+pytestmark = pytest.mark.mq_cluster(replicas=1)
 
 OF_THE_PAGES = "127.0.0.1:9876"
 """A test's cluster has another address."""

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 #: Runs a command into a pipe whose reader has gone, and says its status.
 SCRIPT = '{ sleep 0.2; "$0" -P -m "$@"; echo "status $?" >&2; } | true'
 

@@ -14,7 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ORDERS_S = 10.0
 """About one on an idle machine; other tests run beside these."""
-pytestmark = pytest.mark.slow
 
 
 def python(*arguments: str) -> str:

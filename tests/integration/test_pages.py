@@ -93,7 +93,6 @@ def run(script: str, folder: Path) -> str:
     return printed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [
@@ -126,7 +125,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     run(f"{PATH}mqcluster down --dir cluster --remove", beside)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     pages_with_commands([page for page in PAGES if page not in FOLLOWED]),

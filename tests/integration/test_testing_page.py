@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
 PLUGINS = {"pytest-asyncio": "asyncio", "pytest-trio": "trio"}
 

@@ -21,8 +21,6 @@ from pages import fetched
 
 from mqlocal import local_cluster_in_thread
 
-pytestmark = pytest.mark.slow
-
 WEB = Path(__file__).parents[2] / "examples" / "web"
 ORDERS = 60
 PATIENCE_S = 30.0

@@ -15,8 +15,6 @@ from packaging.requirements import Requirement
 
 from mqlocal import local_cluster_in_thread
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("mqnamesrv", "mqbroker", "mqadmin", "mqcluster", "mqchaos", "mqaudit")
 PACKAGES = ("dledger", "mqbroker", "mqnamesrv", "mqclient", "mqchaos", "mqspark", "mqlocal")

@@ -48,7 +48,6 @@ def alerts() -> set[str]:
     return set(re.findall(r"- alert: (\w+)", RULES.read_text()))
 
 
-@pytest.mark.slow
 def test_each_alert_fires_after_its_time_and_not_before(tools: Path, tmp_path: Path) -> None:
     """An alert fires on its series after its time, with its labels; a healthy group fires none."""
     cases = ROOT / "tests" / "data" / "alerts_test.yml"
@@ -222,7 +221,6 @@ async def seen_firing(
             await scenario(scene, monkeypatch)
 
 
-@pytest.mark.slow
 async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +232,6 @@ async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
     await seen_firing(tools, tmp_path, monkeypatch, rules, 60)
 
 
-@pytest.mark.slow
 async def test_an_alert_fires_before_a_certificate_ends_until_it_is_replaced(
     tools: Path, tmp_path: Path
 ) -> None:
@@ -260,7 +257,6 @@ async def test_an_alert_fires_before_a_certificate_ends_until_it_is_replaced(
             await running.until(set(), 60)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 async def test_alerts_fire_within_their_own_times(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

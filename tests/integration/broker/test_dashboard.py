@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import trio
 
 from .prometheus import Prometheus, prometheus
@@ -44,7 +43,6 @@ async def without_answer(running: Prometheus, expressions: list[str]) -> list[st
     return [each for each in expressions if not await running.query(each)]
 
 
-@pytest.mark.slow
 async def test_each_query_of_a_dashboard_is_answered(tools: Path, tmp_path: Path) -> None:
     """A query has series, so no panel is empty for a wrong label or a missing figure."""
     left = [each for each in (*queries(), *STUDIO) if OF_PROCESSES not in each]

@@ -17,8 +17,6 @@ from mqclient.admin import UnknownTarget
 from mqclient.commands.mqadmin import main
 from mqclient.errors import Refused
 
-pytestmark = pytest.mark.slow
-
 BODY = bytes(100_000)
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
@@ -164,7 +163,6 @@ def faults(expression: str, told: Told) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 async def test_names_in_dashboards_alerts_and_docs_are_told() -> None:
     """A cluster of three with traffic tells every name, so no panel is empty for a typing error.
 

@@ -7,7 +7,6 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
 import trio
 from clusters import new_cluster
 
@@ -31,8 +30,6 @@ from mqbroker.testing.requests import (
 )
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-
-pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 30.0
 

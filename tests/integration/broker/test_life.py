@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pytest
 import trio
 from clusters import new_cluster
 
@@ -19,8 +18,6 @@ from dledger.remoting.command import Command
 from mqbroker.testing.requests import ask, make_topic, produce_request, pull_request, records
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-
-pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 60.0
 SEGMENT_BYTES = 1 << 20

@@ -19,8 +19,6 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from mqchaos.cluster.processes import free_ports
 
-pytestmark = pytest.mark.slow
-
 TIMEOUT_S = 20.0
 
 

@@ -18,8 +18,6 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import serving
 from mqclient import Admin, Consumer, Message, Producer
 
-pytestmark = pytest.mark.slow
-
 BODY = bytes(100_000)
 LAST = b"the last of the copy"
 SEGMENT_BYTES = 1 << 20

@@ -15,8 +15,6 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import Probe
 from mqclient import Admin, Consumer, Message, Producer
 
-pytestmark = pytest.mark.slow
-
 TOPIC, BROKER = "Orders", "broker-a"
 PASSWORD = "-".join(("a", "long", "password"))
 NEW = b"a-new-secret-of-this-cluster\n"

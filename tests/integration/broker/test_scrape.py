@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import pytest
 import trio
 
 from mqchaos.cluster.cluster import Cluster
@@ -83,7 +82,6 @@ async def until_up(running: Prometheus, wanted: dict[str, int]) -> None:
     raise AssertionError(f"{found} are up, and not {wanted}")
 
 
-@pytest.mark.slow
 async def test_prometheus_scrapes_by_tls_with_a_proof(tools: Path, tmp_path: Path) -> None:
     """A scrape by TLS needs a token or a user's password, and the cluster's certificate."""
     cluster, figures = cluster_with_figures(tmp_path)

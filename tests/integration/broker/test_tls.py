@@ -27,8 +27,6 @@ from mqchaos.cluster.probe import Probe
 from mqclient import Admin, Consumer, Message, Producer, Tls
 from mqclient.blocking import Producer as BlockingProducer
 
-pytestmark = pytest.mark.slow
-
 TOPIC, BROKER = "Orders", "broker-a"
 PATIENCE_S = 20.0
 

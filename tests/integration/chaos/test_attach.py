@@ -14,8 +14,6 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.mqchaos import main
 from mqchaos.report.verdict import Report
 
-pytestmark = pytest.mark.slow
-
 
 def hooks_for(cluster: Cluster) -> str:
     """SIGKILL by the process id, and a restart by `mqcluster`."""

@@ -15,7 +15,7 @@ import pytest
 
 from dledger.verdict.form import NUMBERS
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 MESSAGES = 5_000
 

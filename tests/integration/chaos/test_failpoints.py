@@ -21,8 +21,6 @@ from mqclient import Consumer, Message, Producer
 
 from .levels import level
 
-pytestmark = pytest.mark.slow
-
 TOPIC = "Lines"
 SAMPLE = ("disk.torn-write", "recovery.dropped", "log.cut-marked")
 SEGMENT_BYTES = 1 << 20

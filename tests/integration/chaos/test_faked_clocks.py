@@ -20,8 +20,6 @@ from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE
 from mqchaos.limits import CLOCK_JUMP_S, FAKED_SEEN_S, STROBE_JUMP_S
 from mqclient import Consumer, Message, Producer
 
-pytestmark = pytest.mark.slow
-
 LOOKS = """
 import sys, time
 for line in sys.stdin:

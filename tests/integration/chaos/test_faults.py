@@ -56,8 +56,6 @@ from mqclient.blocking import Producer
 
 from .levels import level, replaced
 
-pytestmark = pytest.mark.slow
-
 BROKER = "broker-a"
 TARGETS = {
     KILL_MAJORITY.name: Target.MAJORITY,

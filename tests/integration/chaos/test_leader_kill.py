@@ -18,7 +18,7 @@ from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import read_plan
 from mqchaos.run.scenarios import SCENARIOS, random_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 def mqchaos(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:

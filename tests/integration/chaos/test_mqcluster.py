@@ -8,10 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytestmark = pytest.mark.slow
-
 
 def mqcluster(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "mqchaos.mqcluster", *arguments]

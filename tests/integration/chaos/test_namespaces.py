@@ -26,8 +26,6 @@ from mqchaos.network.switch import Switch
 
 from .levels import level, replaced
 
-pytestmark = pytest.mark.slow
-
 BROKER = "broker-a"
 ONE, OTHER = "broker-a-n0", "broker-a-n1"
 BOTH = [(ONE, OTHER), (OTHER, ONE)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.mark.parametrize("scenario", ["calm", "leader-kill"])

@@ -22,8 +22,6 @@ from mqchaos.faults.machine import no_own_disks
 
 from .levels import level
 
-pytestmark = pytest.mark.slow
-
 BROKER = "broker-a"
 
 

@@ -14,8 +14,6 @@ import trio
 from mqchaos.cluster.ext4 import mounted, why_not
 from mqchaos.faults.power_loss import run_rounds
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Path:

@@ -16,8 +16,6 @@ from mqchaos.network.control import Request, Status, tell
 from mqchaos.network.proxy import run_proxy
 from mqchaos.network.rules import CUT, Rule
 
-pytestmark = pytest.mark.slow
-
 FORTH, BACK = ("a", "b"), ("b", "a")
 SILENCE_S = 0.15
 """Long enough for what is not cut to have come through."""

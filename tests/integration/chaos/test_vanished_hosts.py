@@ -20,8 +20,6 @@ from mqchaos.network.control import Request
 from mqchaos.network.rules import CUT
 from mqchaos.network.switch import Switch
 
-pytestmark = pytest.mark.slow
-
 LAYOUT = plan(range(12_000, 12_007), namespaces=True)
 HOST = LAYOUT.nodes[1].host
 CLIENT, SERVER = "broker-a-n0", "broker-a-n1"

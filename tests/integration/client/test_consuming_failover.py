@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
 import trio
 from clusters import new_cluster
 
 from mqchaos.cluster.probe import Probe
 from mqclient import Admin, Consumer, Message, Nack, Producer, ReceivedMessage
 from mqclient.connection.peers import PeerPool
-
-pytestmark = pytest.mark.slow
 
 QUEUES, PER_QUEUE = 4, 60
 

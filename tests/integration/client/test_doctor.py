@@ -21,8 +21,6 @@ from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
 from mqnamesrv.app import serve
 from mqnamesrv.config import NamesrvConfig
 
-pytestmark = pytest.mark.slow
-
 
 async def until_found(admin: Admin, check: str) -> Finding:
     """The first finding of a check, once there is one."""

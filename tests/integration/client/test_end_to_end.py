@@ -28,8 +28,6 @@ from mqclient import (
     blocking,
 )
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import pytest
 import trio
 from loops import both_loops
 
@@ -26,8 +25,6 @@ from mqclient.blocking import Consumer as BlockingConsumer
 from mqclient.blocking import Producer as BlockingProducer
 
 from .leader_kills import PATIENCE_S, Killing, in_group_of_three
-
-pytestmark = pytest.mark.slow
 
 
 @both_loops

@@ -19,8 +19,6 @@ from loops import both_loops, trio_first
 from mqclient import Consumer, Message, Nack, Producer, ReceivedMessage, blocking
 from mqclient.admin import UnknownTarget
 
-pytestmark = pytest.mark.slow
-
 SETTLED_S = 0.5
 LEVELS = "1s 2s 3s 1s 1s 1s 1s"
 

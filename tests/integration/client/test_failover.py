@@ -21,8 +21,6 @@ from mqchaos.cluster.probe import Probe
 from mqclient import Admin, Consumer, Message, Producer, SendError, SendResult
 from mqclient.connection.peers import PeerPool
 
-pytestmark = pytest.mark.slow
-
 BROKER = "broker-a"
 
 

@@ -79,7 +79,6 @@ def served(folder: Path, namesrv: str, *options: str, early: bool = False) -> It
         process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--threads", "4")])
 def test_workers_open_what_the_program_made_before_it_forked(
     options: tuple[str, ...], tmp_path: Path
@@ -98,7 +97,6 @@ def test_workers_open_what_the_program_made_before_it_forked(
     assert len({(queue_id, offset) for _, queue_id, offset in said}) == REQUESTS
 
 
-@pytest.mark.slow
 def test_a_producer_that_was_open_before_the_fork_says_what_to_do(tmp_path: Path) -> None:
     """A request of an open producer's child fails at once with the remedy; workers still end."""
     with (

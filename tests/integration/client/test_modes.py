@@ -26,8 +26,6 @@ from mqclient import (
     blocking,
 )
 
-pytestmark = pytest.mark.slow
-
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 4) -> None:
     """Send messages 0 to `count`, one queue after the other."""

@@ -30,8 +30,6 @@ from mqclient import Admin, Consumer, Message, NoRoute, Producer, SendResult
 from mqclient.admin import UnknownTarget
 from mqclient.commands.mqadmin import COMMANDS, main
 
-pytestmark = pytest.mark.slow
-
 #: Commands with tests of their own: some ask no cluster, or would change who leads or belongs to
 #: it, or leave files; those for users need passwords in files.
 ELSEWHERE = {

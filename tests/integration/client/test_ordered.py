@@ -26,8 +26,6 @@ from mqclient import (
     blocking,
 )
 
-pytestmark = pytest.mark.slow
-
 QUEUES, PER_QUEUE = 4, 30
 
 

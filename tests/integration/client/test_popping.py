@@ -25,8 +25,6 @@ from mqclient import (
 )
 from mqclient.consuming.popping.running import Handler
 
-pytestmark = pytest.mark.slow
-
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 1) -> None:
     """Send messages 0 to `count`."""

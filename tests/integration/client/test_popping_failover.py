@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from dledger.errors import DledgerError
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import serving
 from mqclient import Admin, PopConsumer, PoppedMessage
 
 from .leader_kills import Killing, in_group_of_three
-
-pytestmark = pytest.mark.slow
 
 INVISIBLE_S = 3.0
 

@@ -16,8 +16,6 @@ from mqchaos.cluster.probe import Probe
 from mqclient import Consumer, Decision, Message, Producer, ReceivedMessage, blocking
 from mqclient.connection.peers import PeerPool
 
-pytestmark = pytest.mark.slow
-
 BROKER = "broker-a"
 
 

@@ -33,7 +33,6 @@ from dledger.log.scanning.tail import decode_watermark
 from dledger.program.logs import configure_logging
 from dledger.testing.lossy import lossy_folder, why_not
 
-pytestmark = pytest.mark.slow
 needs_fuse = pytest.mark.skipif(
     (reason := why_not()) is not None, reason=f"no folder with a lossy disk here: {reason}"
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import trio
 from clusters import new_cluster
 
@@ -21,8 +20,6 @@ from mqchaos.cluster.layout import Layout, NodeLayout
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
-
-pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 60.0
 

@@ -13,8 +13,6 @@ import pytest
 
 from dledger.testing.simulation.command import first_violation_of_many
 
-pytestmark = pytest.mark.slow
-
 FIXED = {3: 30, 5: 10}
 NEW = {3: 60, 5: 20}
 """How many, by the size of the group: a minute for all on a slow core."""

@@ -24,8 +24,6 @@ from dledger.net import connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 
-pytestmark = pytest.mark.slow
-
 GROWTH_KIB_MAX = 32 * 1024
 SILENT_CONNECTIONS, ANNOUNCING_CONNECTIONS = 1000, 100
 

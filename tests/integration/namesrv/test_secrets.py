@@ -10,14 +10,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
 import trio
 
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin
 from mqclient.admin.session import UnknownTarget
-
-pytestmark = pytest.mark.slow
 
 WAIT_S = 30.0
 

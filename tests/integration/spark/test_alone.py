@@ -23,8 +23,6 @@ from mqspark.testing.rewriting import StoredMessage, read_log, rewrite
 from mqspark.testing.synthetic import LogWriter, Run, write_run
 from mqspark.verdict import Verdict
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUN = Run(messages=200, queues=4, batch=20, segment_bytes=16_384)
 #: The entry that has the index of the one before, which is of another term.
 TWICE = 5

@@ -22,8 +22,6 @@ from mqspark.testing.small_plants import FAULTS
 from mqspark.testing.small_runs import TOPIC, SmallRun, write_runs
 from mqspark.verdict import PROPERTIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 #: JSON that is no value of its field, or one that nobody would write.
 VALUES = [
     *("null", '""', '"x"', '"\\u0000"', '"\\ud800"', '"<b>\\u202e"', "true", "false", "0", "-1"),

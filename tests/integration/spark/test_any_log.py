@@ -31,7 +31,7 @@ from mqspark.testing.small_runs import (
 )
 from mqspark.testing.synthetic.log import LogWriter
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 #: An entry's kind, what it holds where that begins, its term, and its index if it is odd.
 Odd = tuple[int, bytes | Stored, int, int | None]

@@ -13,8 +13,6 @@ from mqclient import Message
 from mqlocal import local_cluster_in_thread
 from mqspark.testing.synthetic import Run, write_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 ADDRESSES = ("10.0.0.1:9876;10.0.0.2:9876", "10.0.0.1:9876")
 
 

@@ -16,7 +16,7 @@ import pytest
 from mqlocal import local_cluster_in_thread
 from mqspark.session import find_java, prepare_java_home
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ROWS = 100
 CLIENT = Path(__file__).with_name("connect_client.py")

@@ -14,8 +14,6 @@ import pytest
 
 from mqspark.testing.synthetic import Run, write_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUN = Run(messages=200, queues=4, batch=20, segment_bytes=65_536)
 
 

@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 from mqspark.source.members import Members, looked_up
 from mqspark.source.planning import Replica
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 #: Some differ by a NUL at their end only, or by the form of a letter.
 NAMES = [
     "",

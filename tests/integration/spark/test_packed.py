@@ -16,8 +16,6 @@ from mqspark.testing.planting import Event
 from mqspark.testing.synthetic import Run, write_run
 from mqspark.verdict import Verdict
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUN = Run(messages=120, queues=4, batch=20, segment_bytes=65_536, nodes=("n0", "n1"))
 
 

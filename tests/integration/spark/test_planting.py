@@ -28,8 +28,6 @@ from mqspark.testing.rewriting import read_log
 from mqspark.testing.synthetic import LogWriter, Run, write_run
 from mqspark.verdict import Verdict
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 SHAPE = Run(messages=400, queues=4, batch=20, segment_bytes=65_536)
 NODES = ["n0", "n1", "n2"]
 ALL = ", ".join(NODES)

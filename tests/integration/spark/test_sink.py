@@ -17,8 +17,6 @@ from mqlocal import local_cluster_in_thread
 from mqlocal.threaded import ThreadedCluster
 from mqspark.topics.data_source import RocketmqSource
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 ROWS = 40
 
 

@@ -38,8 +38,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "conformance"))
 
 from stock_servers import registered, servers
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 SPARK = Path(pyspark.__file__).parent
 DRIVER = Path(__file__).with_name("sink_driver.py")
 STEPS = ("staged", "before", "within", "after")

@@ -22,8 +22,6 @@ from mqspark.topics.data_source import RocketmqSource
 
 from .test_sink import rows_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 ROWS = 40
 KEYS = 5
 STEPS = ("written", "before", "decided", "after")

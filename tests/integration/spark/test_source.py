@@ -23,8 +23,6 @@ from mqspark.screening import tasks
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUN = Run(messages=200, queues=4, batch=10, segment_bytes=32_768)
 PACKAGES = [Path(package.__file__).parents[1] for package in (dledger, mqspark)]
 AUDIT_S = 300

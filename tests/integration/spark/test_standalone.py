@@ -29,8 +29,6 @@ from mqspark.session import SHORT_LIVED, find_java, prepare_java_home
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUN = Run(messages=200, queues=4, batch=20, segment_bytes=65_536)
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,6 @@ from mqclient import Message
 from mqlocal import local_cluster_in_thread
 from mqlocal.threaded import ThreadedCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadedCluster]:

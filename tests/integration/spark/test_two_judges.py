@@ -43,8 +43,6 @@ from mqspark.testing.small_runs import (
 )
 from mqspark.verdict import PROPERTIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 RUNS_PER_AUDIT = 24
 SEEDS_PER_AUDIT = 10
 #: Seeds of random runs: 0 is judged with all others, ten of these together. AUDITS=6 is 1 to 6.

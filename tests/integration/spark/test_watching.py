@@ -17,8 +17,6 @@ from mqlocal import local_cluster_in_thread
 from mqspark.topics.watching.listener import Figures
 from mqspark.topics.watching.watch import watch
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
 ROWS = 100
 WAIT_S = 60.0
 
