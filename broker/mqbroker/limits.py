@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MESSAGE_BODY_BYTES_MAX, MIB
 
-# What the replicated state may hold.
+# Bounds of the replicated state.
 MESSAGE_ID_CHARACTERS_MAX = 64
 """The longest id of an original message that a consumer may name: an offset id has 56 characters at
 most."""

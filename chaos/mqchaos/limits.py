@@ -230,7 +230,7 @@ POWER_LOSS_PATIENCE_S = 60.0
 """Seconds until a leader must be there again in these runs. They look for loss; a busy machine may
 take its time."""
 
-# What people see.
+# Pages and lines that people see.
 REFRESH_S = 0.2
 LINE_S = 5.0
 """Seconds between two lines of progress where the output is not a terminal."""

@@ -49,7 +49,7 @@ METRIC_SERIES_MAX = 10_000
 VALUE_CHARACTERS_MAX = 80
 """Characters of a wrong argument that an error shows."""
 
-# What servers may say.
+# Answers of servers.
 GROUPS_MAX = foundation.ROUTE_GROUPS_MAX
 """Broker groups, in one answer and of all routes together."""
 MEMBERS_MAX = foundation.ROUTE_MEMBERS_MAX

@@ -147,7 +147,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     _lost: str = ""
     #: How often its handler had it again in its place (`on_error="suspend"`).
     handled_again: int = 0
-    #: What makes a value of the body: the consumer's.
+    #: Makes a value of the body: the consumer's.
     decode: Callable[[bytes], Any] | None = None
     _value: object = None
 

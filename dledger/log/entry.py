@@ -50,7 +50,7 @@ class Kind(IntEnum):
     """Messages as well; each may have been sent by itself, where MESSAGES were sent together."""
 
 
-#: What holds messages.
+#: The kinds that hold messages.
 OF_MESSAGES: Final = frozenset((Kind.MESSAGES, Kind.SENDS))
 
 

@@ -92,7 +92,7 @@ class SegmentedLog:
         #: Whether the disk has room for more.
         self.next_segment = NextSegment(folder, self._contents, disk)
         self.space = Space(self._contents, self.next_segment)
-        #: What a restart need not read again.
+        #: Entries that a restart need not read again.
         self.checkpoints = Checkpoints(self, self._contents, disk)
         self.reader = LogReader(self._contents, self._writing, disk, unchecked_index)
 

@@ -363,7 +363,7 @@ class Connection:
         elif result is not None:
             self._in_flight += 1
             if isinstance(request.body, memoryview) and len(request.body) < CHARGE_STEP_BYTES:
-                # Until the task begins, a view would keep alive all bytes that arrived with it.
+                # A view would keep alive all bytes that arrived with it until the task begins.
                 request.body = bytes(request.body)
             nursery.start_soon(self._finish, request, result)
 

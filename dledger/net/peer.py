@@ -77,9 +77,9 @@ class Peer:
         self.address = address
         self._link = link
         self._on_request = on_request
-        #: What requests are written in, if the server reads no MSGPACK: RocketMQ's do not.
+        #: The headers' encoding, if the server reads no MSGPACK: RocketMQ's do not.
         self.encoding: HeaderEncoding | None = None
-        #: What signs each request, in the order in which they are sent.
+        #: Signs each request, in the order in which they are sent.
         self.sign: Callable[[Command], None] | None = None
         #: By opaque: where in the stream of bytes the request begins, and its callback.
         self._in_flight: dict[int, tuple[int, OnResponse]] = {}

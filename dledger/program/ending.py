@@ -12,7 +12,7 @@ from typing import Final
 from dledger.errors import DledgerError
 from dledger.observe import one_line
 
-#: What input can raise. A nesting that is too deep for a parser is a RecursionError.
+#: Errors that input can raise. A nesting that is too deep for a parser is a RecursionError.
 BY_INPUT: Final = (DledgerError, OSError, RecursionError, UnicodeError, OverflowError)
 
 

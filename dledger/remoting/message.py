@@ -77,7 +77,7 @@ DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, REPEAT_CRON)
 #: Where a message belongs that waits elsewhere.
 REAL_PLACE = (REAL_TOPIC, REAL_QID)
 
-#: What clients and brokers say of a message by themselves, or by a call's arguments.
+#: Properties that clients and brokers add by themselves, or for a call's arguments.
 ADDED = frozenset(
     {
         *(UNIQ_KEY, WAIT, RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, RECONSUME_TIME),

@@ -42,7 +42,7 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: Ours: a broker's notes of what an entry moves.
 OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
-#: What stock clients with message trace on send their traces to.
+#: The topic to which stock clients with message trace on send their traces.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 #: Where messages wait before their own topic has them.

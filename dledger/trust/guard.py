@@ -85,14 +85,14 @@ class Guard:
         self.mode = Mode.OFF
         #: The asker of the request that is served now. Read it before anything is awaited.
         self.asker = Asker("", "")
-        #: What would have been refused since the start, by user and need.
+        #: Requests that would have been refused since the start, by user and need.
         self.observed: Counter[tuple[str, Need]] = Counter()
         #: Requests of nobody who is known, by address and claimed name, with the last reason.
         self.strangers: dict[tuple[str, str], tuple[int, str]] = {}
         #: Requests that were, or would have been, refused.
         self.refused = 0
         self._users = users
-        #: What rights depend on, beside a request.
+        #: Looks up the facts on which rights depend, beside a request.
         self.look = look
         self._clock_ms = clock_ms
         self._nonce_key = nonce_key

@@ -44,7 +44,7 @@ OWN_SIGNATURE: Final = "dledgerSignature"
 BODY_HASH: Final = "dledgerBodyHash"
 BLAKE3: Final = "blake3"
 _UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-#: What stock clients add after they have signed.
+#: Fields that stock clients add after they have signed.
 _UNSIGNED: Final = frozenset({SIGNATURE, "__ZONE_NAME", "__ZONE_MODE"})
 
 CLUSTER_USER: Final = "dledger-cluster"

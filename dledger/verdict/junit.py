@@ -16,7 +16,7 @@ from dledger.limits import VIOLATIONS_IN_TEXT_MAX
 from dledger.verdict.bytes_told import dump
 from dledger.verdict.form import Property, Violation
 
-#: What XML 1.0 has no way to write.
+#: The characters that XML 1.0 has no way to write.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

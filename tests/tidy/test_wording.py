@@ -88,14 +88,11 @@ def texts(call: ast.Call) -> Iterator[str]:
             yield "".join(map(str, parts))
 
 
-PRONOUN = r"Those|They|This|These|Their|Its?|So|Of"
-ANYWHERE = re.compile(rf"(?:{PRONOUN})\b")
-"""A comment in a product's module that begins so makes the reader look for its subject."""
 NO_SUBJECT = re.compile(
-    rf"(?:{PRONOUN}|Until|That|Who|Whoever|Whose|What|One(?!-)|Have|Let|None|As|Such|The same"
-    r"|And|Or|Nor|Also|Else|But|Then|Likewise)\b"
+    r"(?:Those|They|This|These|Their|Its?|So|Of|Until|That|Who|Whoever|Whose|What|One(?!-)|Have|Let"
+    r"|None|As|Such|The same|And|Or|Nor|Also|Else|But|Then|Likewise)\b"
 )
-"""Docstrings that begin so need what stands above them, as do comments in tests and kits."""
+"""Docstrings and comments that begin so need what stands above them."""
 
 
 def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
@@ -112,13 +109,11 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
 
 def test_a_comment_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
     """Comments begin with their subject, as docstrings do, on their first lines."""
-    kits = [module for module in modules if ".testing" in module.name]
-    strictly = {module.name for module in (*kits, *others)}
     wrong = [
         f"{module.name}:{line}: {text}"
         for module in (*modules, *others)
         for line, text in comments(module.text)
-        if (NO_SUBJECT if module.name in strictly else ANYWHERE).match(text)
+        if NO_SUBJECT.match(text)
     ]
 
     assert not wrong, "\n".join(wrong)

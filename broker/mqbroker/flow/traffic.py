@@ -86,7 +86,7 @@ class Traffic:
         self, rows: dict[str, Buckets], topic: str, bounds: Sequence[int], seconds: float
     ) -> None:
         if topic in rows or len(rows) < self._rows_max:
-            # As in RocketMQ, where seconds are whole.
+            # Seconds are whole, as in RocketMQ.
             rows.setdefault(topic, Buckets(bounds)).add(int(seconds))
 
     def topic_ended(self, topic: str) -> None:

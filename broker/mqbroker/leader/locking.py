@@ -123,5 +123,5 @@ class Locking:
             if not self._asked[key]:
                 by_owner[key.group, lock.client_id].append((key.topic, key.queue_id))
         for owner in islice(by_owner, limits.LOCK_OWNERS_FORGOTTEN_MAX):
-            # What was not given up is found again.
+            # Locks that were not given up are found again.
             self._definitions.change(UnlockQueues(*owner, by_owner[owner]))

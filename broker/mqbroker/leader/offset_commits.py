@@ -42,7 +42,7 @@ class OffsetCommits:
         self._waiting: list[Tell[None]] = []
         self._on_its_way: dict[QueueKey, int] = {}
         self._on_its_way_waiting: list[Tell[None]] = []
-        #: What transactions on their way move: to where, and who waits for it.
+        #: Offsets that transactions on their way move: to where, and the calls that wait for it.
         self._moving: dict[QueueKey, tuple[int, list[Tell[None]]]] = {}
 
     def begin_move(self, key: QueueKey, end: int) -> None:

@@ -103,7 +103,7 @@ class Dispatcher:
             door.admit(request, connection, SIGNED)  # the leader knows what the right depends on
         else:
             door.admit(request, connection, served.rights)
-        # What is passed on is asked about there, since a tag counts once.
+        # Rights of requests that are passed on are asked about there, since a tag counts once.
         if served.right is Right.ADMIN and mode is not Mode.ENFORCE and not passed_on:
             door.check(request, connection, served.rights)
         return served

@@ -67,7 +67,7 @@ class Forwarding:
             ext |= {FORWARDED_USER: asker.name, FORWARDED_SOURCE: asker.source}
         if is_admin:
             ext |= {FORWARDED_ADMIN: True, FORWARDED_SOURCE: asker.source}
-        # As text, so that the leader reads each field as this node did.
+        # Text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
             async with connect_peer(*parse_address(address), tls=self._core.dialler) as leader:

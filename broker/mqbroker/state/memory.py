@@ -47,7 +47,7 @@ class Memory:
         self.groups = SubscriptionGroups()
         self.offsets = ConsumerOffsets()
         self.locks = QueueLocks()
-        #: What POP has handed out. `offsets` has the lowest offset that is not acknowledged.
+        #: Messages that POP has handed out. `offsets` has the lowest that is not acknowledged.
         self.popped = Popped()
         self.modes = RequestModes()
         #: Producers with a name, and what they wrote last.

@@ -163,7 +163,7 @@ def _take_over(store: Path, copy: Path) -> None:
 def remove_leftovers() -> list[str]:
     """Unmount the disks of harnesses that live no more; where they were mounted."""
     found = []
-    # What was mounted last is first: the inner before the outer.
+    # The last mount is first: the inner before the outer.
     for device, mount_point in reversed(list(_mounts())):
         backing = Path("/sys/block") / Path(device).name / "loop" / "backing_file"
         with suppress(OSError):

@@ -28,11 +28,11 @@ class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=Fa
     t: int
 
 
-#: What tools do to topics and groups, by `Act`.
+#: Acts of tools on topics and groups, by `Act`.
 ACTS: Final = ("put-topic", "delete-topic", "put-group", "delete-group")
 #: A history tells it if each such act on its topics and groups is noted, and each reset.
 TELLS_ACTS: Final = "acts"
-#: What a history of our own clients tells: what senders say of their messages beside the bodies,
+#: The facts that a history of our own clients tells: what senders say beside the bodies,
 #: and that whoever was answered that a group goes on at n was answered by a broker.
 TELLS: Final = ("properties", "commit")
 

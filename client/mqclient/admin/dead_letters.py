@@ -43,10 +43,10 @@ from mqclient.errors import NoRoute, Refused
 from mqclient.models import ReceivedMessage
 
 GROUP: Final = "TOOLS_REDRIVE"
-#: What is wrong with a single letter, and not with the cluster.
+#: Errors of a single letter, and not of the cluster.
 _OF_ONE_LETTER: Final = (NoRoute, Refused, BadInput, RecordError)
 _PRODUCER: Final = "TOOLS_PRODUCER"
-#: What was said of the old message's way, and is not true of the new one.
+#: Properties of the old message's way, which are not true of the new one.
 _OF_THE_WAY: Final = (
     *names.DELAYS,
     names.TIMER_OUT_MS,
@@ -126,7 +126,7 @@ class DeadLetters(Part):
                             except _OF_ONE_LETTER as error:
                                 letter, is_through = letter.unsent(error), False
                             done.append(letter)
-                        # What is behind the first one that is kept is found by its copy.
+                        # Letters behind the first one that is kept are found by its copy.
                         offset = message.queue_offset + 1 if is_through else offset
             finally:
                 if offset > first and not dry_run:

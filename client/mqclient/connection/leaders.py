@@ -72,7 +72,7 @@ class LeaderFinder:
             while True:
                 await self._search(broker_name, topic)
                 found = self.routes.leader(broker_name)
-                # None if another caller has dropped it already.
+                # Another caller may have dropped it already.
                 if found is not None:
                     return found
 

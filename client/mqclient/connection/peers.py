@@ -66,7 +66,7 @@ class PeerPool(Living):
     ) -> None:
         self._on_request = on_request
         self._credentials = credentials
-        #: What it dials with by TLS; None for plain text.
+        #: Dials by TLS; None for plain text.
         self.dialler = dialler(tls)
         self._slots: dict[str, _Slot] = {}
         self._tasks: TaskGroup | None = None

@@ -144,7 +144,7 @@ class Consumer(Member):
             paused=self._paused,
         )
         self._measured = None if metrics is None else measured_of(metrics, group, self._fetchers)
-        #: What is done around handlers.
+        #: Hooks around the handlers.
         self.hooks = HandleHooks(interceptors, decode, self._measured)
         credentials = Credentials.of(user, secret)
         self._session = Session(namesrv_addr, self._asked, credentials, tls, self._measured)

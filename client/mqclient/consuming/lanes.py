@@ -15,7 +15,7 @@ from dledger.errors import BadInput
 from dledger.remoting.message import SHARDING_KEY
 from mqclient.models import ReceivedMessage
 
-#: What is handled one after the other: a queue's messages, a key's within a queue, or nothing.
+#: Messages that are handled one after the other: a queue's, a key's within a queue, or none.
 Order: TypeAlias = Literal["queue", "key", "none"]
 T = TypeVar("T")
 

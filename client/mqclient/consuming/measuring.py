@@ -58,7 +58,7 @@ class Measured(MeasuredClient):
         clock = world().steady_s
 
         def call(messages: Sequence[MessageT]) -> Awaitable[None] | None:
-            # What is written here costs each message: `tests/unit/local/test_cost.py`.
+            # Each line here costs every message: `tests/unit/local/test_cost.py`.
             of_topic, count = self._only or self._of_first(messages), len(messages)
             began_s = clock()
             try:

@@ -42,7 +42,7 @@ from mqclient.models import ReceivedMessage
 
 log = get_logger(__name__)
 
-#: What an exception of a handler does: the message comes again by the group's retry topic, or is
+#: The effect of a handler's exception: the message comes again by the group's retry topic, or is
 #: handled again in its place, or `run` ends with the exception.
 Mode: TypeAlias = Literal["retry", "suspend", "raise"]
 """The treatment of a message that was not handled."""

@@ -313,8 +313,8 @@ class _Opening:
         self.entries_checked += len(scan.offsets)
         if scan.fault is not None:
             self._judge_fault(segment, scan.end, scan.fault, scan.last)
-        # What a killed process wrote can be read, but a power loss could still lose it. After this
-        # sync the node may vouch for it.
+        # Entries that a killed process wrote can be read, but a power loss could still lose them.
+        # After this sync the node may vouch for them.
         segment.sync()
         if scan.last is not None and scan.first_index is not None:
             segment.first_index = scan.first_index

@@ -45,7 +45,7 @@ class Registration:
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     #: Whether it was signed with the cluster's secret.
     proven: bool = False
-    #: What the group may be used for; its topics have no other permissions.
+    #: The group's permissions; its topics have no others.
     permission: int = PERM_READ_WRITE
     #: `topics` are those that changed since the version with this counter; None if they are all.
     since: int | None = None

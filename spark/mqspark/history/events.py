@@ -79,7 +79,7 @@ _USUAL: Final = pa.schema(
         }
     ]
 )
-#: What shows that there may be others: a name in quotes, or one that is written by its code points.
+#: A sign that there may be others: a name in quotes, or one that is written by its code points.
 _UNUSUAL: Final = r'\\|"({})"'.format(
     "|".join(name for name in EVENT.names if name not in _USUAL.names)
 )

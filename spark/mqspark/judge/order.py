@@ -126,7 +126,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     )
     named = evidence.kept(unexplained(evidence, flagged.join(names, "reading")))
     if evidence.is_trimmed:
-        # What was removed before the group came to it is not its fault, nor anybody's.
+        # A removal before the group came to it is not its fault, nor anybody's.
         named = named.join(F.broadcast(evidence.kept_from), "queue", "left").where(
             F.col("late") | (F.col("offset_above") - 1 >= F.col("kept_from"))
         )

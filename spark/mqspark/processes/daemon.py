@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-#: What the workers will ask for: Spark's own side of a task, and ours; and Arrow, when it is first
-#: given numbers, reads pandas to know its types.
+#: Modules that the workers will import: Spark's own side of a task, and ours. Arrow reads pandas to
+#: know its types when it is first given numbers.
 _READ: Final = ("pyspark.worker", "mqspark.screening.tasks", "pandas")
 
 

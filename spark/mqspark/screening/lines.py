@@ -33,7 +33,7 @@ from mqspark.screening.packets import NONE, numbers
 from mqspark.screening.testimony import ACKED, DEAD
 
 _PLACE: Final = ("broker", "topic", "queue_id", "offset")
-#: What events of each kind must say besides when they were noted.
+#: Fields that events of each kind must have, beside the time of the note.
 _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "send": ("id", "topic", "crc"),
     "ack": ("id", "position", *_PLACE),

@@ -37,7 +37,7 @@ def _row(numbers: str, **others: str) -> np.dtype[Any]:
     return np.dtype([*((name, "i8") for name in numbers.split()), *others.items()])
 
 
-#: What one source says of one message. `source` is a place in `testimony.SOURCES`.
+#: The statement of one source on one message. `source` is a place in `testimony.SOURCES`.
 STATEMENT: Final = _row(
     "identity t queue queue_offset position crc properties topic holders due",
     source="i1",
@@ -54,9 +54,9 @@ WAITER: Final = _row(
     "position_min held_position_min broker_number"
 )
 SUSPECT: Final = _row("identity")
-#: What is said of a group and a queue, by the numbers of their names.
+#: A reading of a group and a queue, by the numbers of their names.
 READING: Final = _row("group queue queue_offset t", said="i1")
-#: What a range of that shows: faults within it, its ends, the spread of its values.
+#: A range of readings: faults within it, its ends, the spread of its values.
 READ: Final = _row(
     "group queue part first last t_min t_max commit_min commit_max commit_t_min answer_t_min "
     "answer_t_max answer_max",
@@ -65,11 +65,11 @@ READ: Final = _row(
     falls="?",
     early="?",
 )
-#: What is doubtful about all of it, and the highest offsets that were committed, and answered.
+#: Doubts about all readings, and the highest offsets that were committed, and answered.
 DOUBT: Final = _row("group queue commit_max answer_max", disorder="?", ahead="?", back="?")
-#: What a group popped, and is through with, by an entry of a log.
+#: A message that a group popped, and is through with, by an entry of a log.
 LOGGED: Final = _row("group queue queue_offset pop_time")
-#: What a range of a queue shows: its ends, and the spread of its values.
+#: A range of a queue: its ends, and the spread of its values.
 QUEUE_RANGE: Final = _row(
     "queue rows doubtful offset_first offset_last position_first position_last send_t_max "
     "ack_t_min read_first read_last read_t_min read_t_max"

@@ -24,7 +24,7 @@ from mqspark.limits import RANGE_OFFSETS
 from mqspark.screening.packets import DOUBT, NONE, READ, Flags, Numbers, Rows, run_starts
 from mqspark.screening.queues import least_above
 
-#: What is said of a reading: an offset was delivered, committed, answered to a question, or set.
+#: The kinds of reading: an offset was delivered, committed, answered to a question, or set.
 DELIVERED, COMMITTED, ANSWERED, SET = range(4)
 _MOST: Final = 2**63 - 1
 

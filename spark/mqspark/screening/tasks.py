@@ -63,7 +63,7 @@ from mqspark.source.schema import MESSAGES, row_schema
 SAID, NOTED, SUMMARY, TOTALS, SUSPECTS, SLOTS, WAITERS, RANGES, READINGS, READ, DONE = range(11)
 #: Where a topic was deleted, for every task that digests.
 GONE: Final = 11
-#: What of the derived files is unlike the logs, replica by replica.
+#: Differences of the derived files from the logs, replica by replica.
 DERIVED: Final = 12
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())

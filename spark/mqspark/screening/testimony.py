@@ -44,7 +44,7 @@ RECORD_COLUMNS: Final = (
     *("broker", "holders", "position", "topic", "queue_id", "queue_offset"),
     *("unique_key", "content_crc", "error", "moved", "large"),
 )
-#: What is read of them besides, if the history says what senders said of their messages.
+#: A further column, if the history says what senders said of their messages.
 SENDER_CRC: Final = "sender_crc"
 #: `crc` is that of the body as sent, `properties` that of what else the sender said; `identity` and
 #: `queue` are numbers for names.

@@ -22,7 +22,7 @@ _OPTIONS: Final = (*CLUSTER_OPTIONS, "topic", "delivery", *_OF_ONCE)
 #: Given by Spark itself, or meant for it.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 _SPELLED: Final = {name.lower(): name for name in _OPTIONS}
-#: What the columns of a table may be.
+#: The columns that a table may have.
 _WRITTEN: Final = ("value", "key", "tags", "properties", "bornTimestamp", "topic")
 
 

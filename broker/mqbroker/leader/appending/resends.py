@@ -78,7 +78,7 @@ class Asker:
     def __init__(self, connection_id: int, since_s: float) -> None:
         self.connection_id = connection_id
         self.since_s = since_s
-        #: None if it is not known yet, or nobody asks any more.
+        #: The first copy; None if it is not known yet, or nobody asks any more.
         self.copy: Copy | None = None
 
 
@@ -101,7 +101,7 @@ class Copy:
     """A copy whose sender may not have its answer."""
 
     key: bytes
-    #: None if no sender waits for an answer any more.
+    #: The sender that waits for the answer; None if it does not any more.
     asker: Asker | None
     #: The send that made it, until it is stored; then its place in the log.
     send: Send | None

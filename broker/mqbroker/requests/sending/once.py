@@ -101,7 +101,7 @@ class OnceHandler:
         _check_header(header)
         claim_to(core, header.producer_name, request, connection)
         once = _once(header, request.payload)
-        # What is stored stays so, whatever became of its topics and locks since.
+        # A stored row stays so, whatever became of its topics and locks since.
         is_new = not self._once.knows(once.stamp)
         if is_new:
             self._check_moves(header, connection)

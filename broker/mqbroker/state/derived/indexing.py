@@ -58,7 +58,7 @@ FEW: Final = 14
 """The number of records up to which they are taken apart one by one: 18 us each, and 250 us for a
 table of some."""
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
-#: What a mark says the note is.
+#: The reader of a note, by its mark.
 _NOTES: Final[Mapping[bytes, Callable[[Buffer], Noted]]] = {
     MARK: decode_once,
     DECISION_MARK: decode_decision,

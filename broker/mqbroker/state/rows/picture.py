@@ -35,7 +35,7 @@ class Encoded(Protocol):
         """The rows' msgpack, in pieces. An empty piece stands for work that has no result yet."""
 
 
-#: What a picture has of each field of the state: a value that nobody changes, or `Encoded`.
+#: A picture's part of each field of the state: a value that nobody changes, or `Encoded`.
 Fields: TypeAlias = dict[str, object]
 
 

@@ -87,7 +87,7 @@ class Facts(msgspec.Struct, frozen=True):
     dead_letters: tuple[DeadLetterFacts, ...] = ()
     differing: tuple[GroupFacts, ...] = ()
     unasked: tuple[Unasked, ...] = ()
-    #: What servers have kept of their last hour, if that was wanted.
+    #: The last hour as servers have kept it, if that was wanted.
     histories: tuple[ServerHistory, ...] = ()
 
 

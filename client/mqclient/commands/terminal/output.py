@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 JSON_SCHEMA = 1
-#: What JSON leaves as it is, and a terminal may obey: they can stand only within strings.
+#: Characters that JSON leaves as they are, and a terminal may obey: they stand within strings.
 _UNPRINTED = re.compile(r"[^\x20-\x7e\n\w]")
 
 Cell = str | int | float | None
