@@ -1,4 +1,8 @@
-"""The audit, and topics, on a Spark cluster of a master and two workers."""
+"""The audit, and topics, on a Spark cluster of a master and two workers.
+
+In the short form the master and the workers are parts of the driver's process, and only executors
+have processes of their own. The long form has a process for each, as clusters of users do.
+"""
 
 from __future__ import annotations
 
@@ -69,21 +73,33 @@ def wait_for(port: int) -> None:
     raise AssertionError(f"nothing listens on {port}")
 
 
-@contextmanager
-def cluster(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A standalone cluster's address, and the environment that a driver needs."""
-    master, *others = free_ports(6)
+def environment_of(directory: Path) -> dict[str, str]:
+    """The environment of a driver, and of the servers, whose Spark lies in `directory`.
+
+    Workers within a driver keep the output of programs there.
+    """
+    home = directory / "spark"
+    home.mkdir()
+    for part in SPARK.iterdir():
+        if part.name != "work":
+            (home / part.name).symlink_to(part)
     (directory / "java").mkdir()
     java_home = str(prepare_java_home(directory / "java", find_java()))
-    environment = os.environ | {
+    return os.environ | {
         "JAVA_HOME": java_home,
-        "SPARK_HOME": str(SPARK),
+        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
     }
+
+
+@contextmanager
+def cluster(directory: Path, environment: dict[str, str]) -> Iterator[str]:
+    """The address of a standalone cluster, whose parts end with the block."""
+    master, *others = free_ports(6)
     package, address = "org.apache.spark.deploy", f"spark://127.0.0.1:{master}"
     common = ["--host", "127.0.0.1"]
     with ExitStack() as stack:
@@ -98,15 +114,16 @@ def cluster(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
             log = directory / f"worker-{number}.log"
             stack.enter_context(server(words, environment, log))
             wait_for(others[2 * number - 1])
-        yield address, environment
+        yield address
 
 
 class Workers(NamedTuple):
-    """A cluster, and where its workers leave what programs say."""
+    """A cluster, and where each of its workers leaves what its executors say."""
 
     directory: Path
     master: str
     environment: dict[str, str]
+    outputs: tuple[str, str]
 
     def submit(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program by spark-submit."""
@@ -126,15 +143,24 @@ class Workers(NamedTuple):
 
     def took_part(self) -> list[int]:
         """Numbers of programs of which each worker has run a part."""
-        places = [self.directory / f"work-{number}" for number in (1, 2)]
-        return [len([*place.rglob("stderr")]) for place in places]
+        return [len([*self.directory.glob(output)]) for output in self.outputs]
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+@pytest.fixture(
+    scope="module", params=["in the driver", pytest.param("processes", marks=pytest.mark.long)]
+)
+def workers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workers]:
     directory = tmp_path_factory.mktemp("workers")
-    with cluster(directory) as (master, environment):
-        yield Workers(directory, master, environment)
+    environment = environment_of(directory)
+    if request.param == "in the driver":
+        outputs = "spark/work/*/0/stderr", "spark/work/*/1/stderr"
+        yield Workers(directory, "local-cluster[2,1,1024]", environment, outputs)
+    else:
+        with cluster(directory, environment) as master:
+            outputs = "work-1/*/*/stderr", "work-2/*/*/stderr"
+            yield Workers(directory, master, environment, outputs)
 
 
 def test_two_workers_give_the_verdict_of_one_machine(
