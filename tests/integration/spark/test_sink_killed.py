@@ -109,8 +109,9 @@ class Query:
         self, step: str, rows_max: int, batch: int = 0, tasks_of: int = -1, tasks: int = TASKS
     ) -> None:
         """The life of a driver, which dies at a step of a batch; before, executors of the first
-        tasks of batch `tasks_of` do. Spark itself ends a query, too, if
-        a Python worker is not there within 10 s: then another driver begins."""
+        tasks of batch `tasks_of` do, of which there are two, or one for a single task. Spark itself
+        ends a query, too, if a Python worker is not there within 10 s: then another driver begins.
+        """
         expected = 0 if step == "none" else -signal.SIGKILL
         while (found := self._live(step, rows_max, batch, tasks_of, tasks))[0] != expected:
             assert "Python worker failed to connect back" in found[1], found[1][-4000:]
@@ -120,7 +121,7 @@ class Query:
     ) -> tuple[int, str]:
         """A driver's exit status, and its log."""
         self.lives += 1
-        master = "local[2]" if tasks_of < 0 else "local-cluster[2,1,512]"
+        master = "local[2]" if tasks_of < 0 else f"local-cluster[{min(tasks, 2)},1,512]"
         words = [
             *(str(SPARK / "bin" / "spark-submit"), "--master", master),
             *("--driver-java-options", SHORT_LIVED),
