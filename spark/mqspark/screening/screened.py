@@ -225,5 +225,10 @@ class Screened:
         )
 
     def _numbered(self, parts: Sequence[object]) -> DataFrame:
-        """The number of each part, each for a task of its own."""
-        return self.session.range(0, len(parts), 1, max(1, len(parts)))
+        """The number of each part, for a task of its own, or in a brief audit for a task a core.
+
+        Each later query of what the parts say has as many tasks.
+        """
+        cores = self.session.sparkContext.defaultParallelism
+        several = min(len(parts), cores) if self.brief else len(parts)
+        return self.session.range(0, len(parts), 1, max(1, several))
