@@ -86,7 +86,8 @@ def test_a_command_sees_to_ctrl_c_before_it_imports_what_takes_time(entry: str) 
     assert 0 < len(imported) < 12, imported
 
 
-def test_ctrl_c_at_any_moment_of_a_start() -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_ctrl_c_at_any_moment_of_a_start(times: int) -> None:
     """Ctrl-C after Python's own start gives status 130, unless the command is done."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -96,7 +97,7 @@ def test_ctrl_c_at_any_moment_of_a_start() -> None:
     starts = [[str(folder / name)] for name in ENTRIES]
     starts += [[sys.executable, "-m", name] for name in modules if name != "mqchaos.entry"]
     for start in starts:
-        for _ in range(4):
+        for _ in range(times):
             process = subprocess.Popen(
                 [*start, "--help"],
                 stdout=subprocess.DEVNULL,
