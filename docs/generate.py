@@ -164,7 +164,8 @@ def api() -> str:
     parts = [
         f"# Python API\n\n{GENERATED}\nAll of this is imported from `mqclient`. "
         "`mqclient.blocking` has the same clients for\nprograms without an event loop: same names, "
-        "no `await`. [Errors](errors.md) has the exceptions.\n"
+        "no `await`.\nA task of trio is refused, and under asyncio a call holds up the event loop. "
+        "[Errors](errors.md) has the exceptions.\n"
     ]
     for name in mqclient.__all__:
         value = getattr(mqclient, name)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mqclient.blocking import Admin, Consumer, Producer
+from mqclient.blocking.loop import check_thread
 from mqlocal import limits
 from mqlocal.clients import with_address
 from mqlocal.cluster import LocalCluster, local_cluster
@@ -56,7 +57,11 @@ def local_cluster_in_thread(
     groups: int = 1,
     settings: Mapping[str, object] | None = None,
 ) -> Iterator[ThreadedCluster]:
-    """Run a cluster until the block ends: see :func:`~mqlocal.cluster.local_cluster`."""
+    """Run a cluster until the block ends: see :func:`~mqlocal.cluster.local_cluster`.
+
+    Raises BadInput in a task of trio.
+    """
+    check_thread("`local_cluster_in_thread`", "`async with local_cluster()`")
     block = local_cluster(replicas=replicas, groups=groups, settings=settings)
     with (
         start_blocking_portal("trio") as portal,

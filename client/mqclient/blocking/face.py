@@ -18,7 +18,7 @@ from anyio.from_thread import BlockingPortal
 
 from dledger.observe import get_logger
 from mqclient import limits
-from mqclient.blocking.loop import Loop
+from mqclient.blocking.loop import Loop, check_thread
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.connection.lifetime import refuse_copy
 from mqclient.errors import ClientClosed
@@ -92,14 +92,19 @@ class Face(Hinting, Caller[ClientT]):
     @property
     def portal(self) -> BlockingPortal:
         """The way into the event loop's thread. Raises ClientClosed outside the block, and in a
-        fork of the process that entered it."""
+        fork of the process that entered it; BadInput in a task of trio."""
         if self._running is None:
             if self._is_forked:
                 raise self._forked()
             raise ClientClosed(
                 f"this {type(self).__name__} is not open: use it inside its `with` block"
             )
+        self._check_thread()
         return self._running
+
+    def _check_thread(self) -> None:
+        name = type(self).__name__
+        check_thread(f"a blocking {name}", f"the asynchronous {name} of `mqclient`")
 
     def _forked(self) -> ClientClosed:
         return ClientClosed(f"this {type(self).__name__} {forked_from(self._opened_in)}")
@@ -135,6 +140,7 @@ class Face(Hinting, Caller[ClientT]):
                 raise self._forked()
 
     def __enter__(self) -> Self:
+        self._check_thread()
         if self._is_forked:
             raise self._forked()
         loop = Loop(f"{type(self).__module__}.{type(self).__name__}")
@@ -158,6 +164,7 @@ class Face(Hinting, Caller[ClientT]):
         """Close the client, as leaving an asynchronous client's block does."""
         if self._is_forked:
             return None  # the process that opened it closes it
+        self._check_thread()
         self._running = None
         try:
             return self._stack.__exit__(exc_type, exc, traceback)

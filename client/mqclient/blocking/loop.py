@@ -11,7 +11,20 @@ from contextlib import suppress
 from threading import Thread
 
 import anyio
+import trio
 from anyio.from_thread import BlockingPortal
+
+from dledger.errors import BadInput
+
+
+def check_thread(what: str, instead: str) -> None:
+    """Raise BadInput in a task of trio: trio refuses a wait for another event loop there, even the
+    wait for the end of that loop."""
+    if trio.lowlevel.in_trio_task():
+        raise BadInput(
+            f"{what} can't be used in a task of trio, whose other tasks would stand still: use "
+            f"{instead}, or call it in a thread, by `trio.to_thread.run_sync`"
+        )
 
 
 class Loop:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import trio
 
 import mqclient
-from mqclient import blocking
+from dledger.errors import ConnectFailed
+from mqclient import BadInput, blocking
 from mqclient.admin.session import Part
 
 #: Methods that need an event loop: `send_soon` gives a Future instead, and never waits long.
@@ -50,3 +52,22 @@ def compare(there: type, here: type, *others: str) -> None:
         if callable(ours):
             wanted = list(inspect.signature(getattr(there, call)).parameters)
             assert list(inspect.signature(ours).parameters) == wanted, call
+
+
+async def test_a_blocking_client_is_refused_in_a_task_of_trio() -> None:
+    """A task that waited for a thread would stop all others: trio refuses it, so it never ended."""
+    clients = blocking.Producer("h:1"), blocking.Consumer("h:1", "G", {"T": "*"})
+    for client in (*clients, blocking.Admin("h:1"), blocking.BulkWriter("h:1")):
+        with pytest.raises(BadInput, match=r"`mqclient`, or call it in a thread, by `trio\.to_"):
+            client.open()
+
+
+async def test_a_client_of_a_thread_refuses_a_task_and_stays_open() -> None:
+    """Calls and the end are refused in a task, and the client goes on where it was opened."""
+    admin = await trio.to_thread.run_sync(blocking.Admin("127.0.0.1:1").open)
+    for refused in (admin.topics.list, admin.close):
+        with pytest.raises(BadInput, match="task of trio"):
+            refused()
+    with pytest.raises(ConnectFailed, match="no name server answers"):
+        await trio.to_thread.run_sync(admin.topics.list)
+    await trio.to_thread.run_sync(admin.close)
