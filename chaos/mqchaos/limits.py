@@ -87,6 +87,8 @@ FEW_KEYS = 64
 """Keys that come again and again where a key must keep its queue."""
 FOLLOWED_S = 3.0
 """Seconds from a reset until members have gone back; they are notified at once."""
+SILENT_S = 1.0
+"""A broker group that has acknowledged no send for this long, between two that it has, was away."""
 LAG_EVERY_S = 0.5
 MEDDLED_MAX = 4
 """Topics and groups that tools make, and delete again."""

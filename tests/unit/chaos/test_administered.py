@@ -96,6 +96,15 @@ def test_a_reset_is_followed_by_members_that_run(
     assert judged(events) == (told if wrong else [])
 
 
+@pytest.mark.parametrize(("back_s", "wrong"), [(22, True), (26, False)])
+def test_a_reset_need_not_be_followed_while_no_node_serves(back_s: float, *, wrong: bool) -> None:
+    """A broker group whose nodes were all killed right after a reset gives nothing meanwhile."""
+    events = [*message("x3", 3, 1, 2), passed(15, 8), reset(20, 3), reset(27, 8)]
+    served = [*message("x8", 8, 20.2, 28), *message("x9", 9, back_s, 28)]
+    told = ["1 messages were not given again after a reset: T/a/0/3"]
+    assert judged([*events, *served]) == (told if wrong else [])
+
+
 def test_a_reset_to_where_the_group_is_takes_it_nowhere() -> None:
     """A reset is no step back in a life in which the group has not been further."""
     events = message("x3", 3, 1, 2)

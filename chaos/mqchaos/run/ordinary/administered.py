@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from mqchaos.history.events import Ack, Act, Deliver, Event, GroupOffset, Reset, Send
-from mqchaos.limits import NS_PER_S, RESET_SETTLES_S
+from mqchaos.limits import NS_PER_S, RESET_SETTLES_S, SILENT_S
 from mqchaos.run.ordinary.given import Place, sentence
 
 
@@ -30,11 +30,13 @@ class Administered(NamedTuple):
 
 
 class _Acts(NamedTuple):
-    """Acts of tools, and the group's offsets over time, by the answers of nodes."""
+    """Acts of tools, and the group's offsets over time, by the answers of nodes; and when each
+    broker group was `silent`: no send was acknowledged."""
 
     acts: list[Act]
     resets: list[Reset]
     passed: Mapping[tuple[str, int], list[tuple[int, int]]]
+    silent: Mapping[str, list[tuple[int, int]]]
     end: int
 
     @property
@@ -54,9 +56,11 @@ class _Acts(NamedTuple):
 
     def takes_back(self, reset: Reset, lasts_ns: int) -> bool:
         """Whether the group was behind the reset's offset before, in this life of the topic, and
-        there was time to follow."""
-        answered = reset.t - int(RESET_SETTLES_S * NS_PER_S)
-        if self.until(reset) - answered < lasts_ns:
+        there was time to follow. While the broker group is silent nobody can."""
+        answered, until = reset.t - int(RESET_SETTLES_S * NS_PER_S), self.until(reset)
+        silent = self.silent[reset.broker]
+        silent_ns = sum(max(0, min(end, until) - max(began, answered)) for began, end in silent)
+        if until - answered - silent_ns < lasts_ns:
             return False
         since = max((t for t in self.deleted if t < reset.began), default=0)
         passed = self.passed[reset.broker, reset.queue_id]
@@ -105,7 +109,8 @@ def administered(
 
 def _acts_in(events: Iterable[Event], group: str) -> _Acts:
     acts, resets, end = list[Act](), list[Reset](), 0
-    passed = defaultdict(list)
+    passed, silent = defaultdict(list), defaultdict(list)
+    acknowledged: dict[str, int] = {}
     for event in events:
         end = event.t
         if isinstance(event, Act):
@@ -114,7 +119,12 @@ def _acts_in(events: Iterable[Event], group: str) -> _Acts:
             resets.append(event)
         elif isinstance(event, GroupOffset) and event.group == group:
             passed[event.broker, event.queue_id].append((event.t, event.offset))
-    return _Acts(acts, resets, passed, end)
+        elif isinstance(event, Ack):
+            before = acknowledged.get(event.broker, event.t)
+            acknowledged[event.broker] = event.t
+            if event.t - before > SILENT_S * NS_PER_S:
+                silent[event.broker].append((before, event.t))
+    return _Acts(acts, resets, passed, silent, end)
 
 
 def against_administering(found: Administered) -> list[str]:
