@@ -18,7 +18,6 @@ from mqspark.testing import planting
 from mqspark.testing.plants import life
 from mqspark.testing.plants.plain import sent_again
 from mqspark.testing.small_making import small_run
-from mqspark.testing.small_plants import FAULTS
 from mqspark.testing.small_runs import TOPIC, SmallRun, write_runs
 from mqspark.verdict import PROPERTIES
 
@@ -93,18 +92,3 @@ def test_a_broker_without_a_store_is_named(session: SparkSession, tmp_path: Path
     history, stores = write_runs([run], tmp_path / "runs")
     with pytest.raises(ConfigError, match="1 messages were acknowledged or delivered by brokers"):
         judge_run(session, history, planting.replicas_of(stores), lambda _: None)
-
-
-def test_a_history_without_a_description_is_judged_by_what_it_says(
-    session: SparkSession, tmp_path: Path
-) -> None:
-    """A lost message is found; what only a description names is told not to be judged."""
-    run = small_run("dd", "dd")
-    next(fault for fault in FAULTS if fault.what == "lost").plant(run, Random(1))
-    history, stores = write_runs([run], tmp_path / "runs")
-    history.write_text("".join(history.read_text().splitlines(keepends=True)[1:]))
-    verdict = judge_run(session, history, planting.replicas_of(stores), lambda _: None)
-    assert verdict.judgements[0].kinds["lost"] == 1
-    unjudged = {each.number for each in verdict.judgements if each.unjudged}
-    assert unjudged >= {14, 16}
-    assert any("does not say what was run (meta)" in note for note in verdict.notes)

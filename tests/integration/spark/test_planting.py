@@ -26,7 +26,7 @@ from mqspark.testing import planting
 from mqspark.testing.planting import Event
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.synthetic import LogWriter, Run, write_run
-from mqspark.verdict import Verdict
+from mqspark.verdict import NO_META, Verdict
 
 SHAPE = Run(messages=400, queues=4, batch=20, segment_bytes=65_536)
 NODES = ["n0", "n1", "n2"]
@@ -392,13 +392,15 @@ def audit(session: SparkSession, copy: Copy) -> Verdict:
     return judge_run(session, copy.history, copy.replicas, lambda _: None)
 
 
-def test_lines_that_cannot_be_read_hide_no_loss(
+def test_lines_that_are_not_there_hide_no_loss(
     copy: Copy, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torn in the middle of a file, or without a field: nobody knows what they would say. Beside
     them a message was cut out of a log, and all that stood behind it has moved: each is counted as
-    what it is, though only the first few are spelled out."""
+    what it is, though only the first few are spelled out. The description of the run is missing,
+    too: what only a description names is told not to be judged."""
     monkeypatch.setattr("mqspark.verdict.VIOLATIONS_SHOWN_MAX", 3)
+    planting.edit_history(copy.history, lambda event: [event] * (event["kind"] != "meta"))
     path = copy.file("producer-0")
     lines = path.read_text().splitlines()
     lines[4], lines[6] = lines[4][:40], lines[6].replace('"crc"', '"cr"')
@@ -417,6 +419,8 @@ def test_lines_that_cannot_be_read_hide_no_loss(
     assert authentic.unjudged is not None
     assert authentic.unjudged.startswith("2 lines of alone.producer-0.jsonl can't be read; ")
     assert not verdict.is_undecided
+    assert {each.number for each in verdict.judgements if each.unjudged == NO_META} == {14, 16}
+    assert any(note.startswith(NO_META) for note in verdict.notes)
 
 
 def test_a_run_that_goes_on_is_undecided(copy: Copy, session: SparkSession) -> None:
