@@ -17,7 +17,7 @@ from dledger.verdict.form import NUMBERS
 
 pytestmark = pytest.mark.spark
 
-MESSAGES = 5_000
+MESSAGES = 2_000
 
 
 @pytest.fixture

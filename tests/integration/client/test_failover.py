@@ -50,7 +50,7 @@ class Sender:
                 return
             result = await self.producer.send(Message(self.topic, b"%d" % number), key=self.key)
             self.acknowledged.append((time.monotonic(), result))
-            await anyio.sleep(0.001)
+            await anyio.sleep(0.01)
 
     def longest_gap_s(self, since_s: float) -> float:
         times = [at for at, _ in self.acknowledged if at >= since_s - 0.1]
