@@ -50,7 +50,7 @@ from mqbroker.testing.requests import (
 from mqbroker.upkeep import disk_space
 from mqnamesrv.saved.kv_file import KvStore
 
-MESSAGES = 2144
+MESSAGES = 1120
 PATIENCE_S = 60.0
 TRUSTED_S = 0.1
 """How long a replica trusts its memory before it looks at the disk again."""
@@ -59,7 +59,7 @@ TRUSTED_S = 0.1
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are made small, so that there are several of each kind."""
-    monkeypatch.setattr(limits, "KEYS_PER_FILE", 1 << 10)
+    monkeypatch.setattr(limits, "KEYS_PER_FILE", 1 << 9)
     monkeypatch.setattr(limits, "SNAPSHOT_INTERVAL_S", 0.2)
     monkeypatch.setattr("dledger.limits.CHECKPOINT_PERIOD_S", TRUSTED_S)
 
@@ -198,7 +198,7 @@ async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
         leader = await leader_of(group)
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             bodies = await fill(peer, MESSAGES)
-            await commit(peer, 1234)
+            await commit(peer, 321)
     return bodies
 
 
@@ -216,7 +216,7 @@ async def read_all_and_send_on(group: list[BrokerConfig], bodies: list[bytes]) -
         assert [bytes(record.body) for record in found] == bodies
         keys = [f"k{start}-0-{number}" for start in range(0, MESSAGES, 16) for number in range(16)]
         assert await unknown_keys(group, keys[::5]) == []
-        assert await committed(group) == 1234
+        assert await committed(group) == 321
         async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
             await fill(peer, 16, key="again")
         assert len(await everything(group, MESSAGES + 16)) == MESSAGES + 16
