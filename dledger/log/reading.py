@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from dledger.errors import Rot, StorageError
 from dledger.log.disk import Disk
-from dledger.log.entry import Entry, Header
+from dledger.log.entry import HEADER_BYTES, Entry, Header
 from dledger.log.head import LogHead
 from dledger.log.scanning.walk import walk
 from dledger.log.segments.contents import Contents
@@ -35,16 +35,38 @@ class LogReader:
         next_index = max(index + 1, contents.first_index)
         if next_index > contents.last_index:
             return 0
-        return contents.end_position - self.header(next_index).position
+        return contents.end_position - self.position(next_index)
+
+    def position(self, index: int) -> int:
+        """The position of an entry, without reading it: a page that is lost ends nobody. Raises
+        StorageError if it is not in the log, Rot."""
+        recent = self._contents.recent.get(index)
+        if recent is not None:
+            return recent.position
+        segment = self._contents.segment_of(index)
+        return segment.base_position + segment.offset_of(index)
 
     def header(self, index: int) -> Header:
-        """The header of an entry. Raises StorageError if it is not in the log."""
+        """The header of an entry. Raises StorageError if it is not in the log, Rot if the disk
+        can't read it: a look into a mapping whose page is lost would end the process."""
         recent = self._contents.recent.get(index)
         if recent is not None:
             return recent
         if index > self._writing.written_index:
             self._writing.write_out()
-        return self._contents.segment_of(index).header(index)
+        segment = self._contents.segment_of(index)
+        start = segment.offset_of(index)
+        segment.touch(start, start + HEADER_BYTES)
+        return segment.header(index)
+
+    def checked_header(self, index: int) -> Header:
+        """The header of an entry, which is checked unless it is one of the last. Raises Rot,
+        StorageError."""
+        recent = self._contents.recent.get(index)
+        if recent is not None:
+            return recent
+        self._check(index, index)
+        return self.header(index)
 
     def entry(self, index: int) -> Entry:
         """An entry, its body not copied."""

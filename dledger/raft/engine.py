@@ -248,27 +248,37 @@ class RaftEngine:
         self.sending.send_new(now)
         self.acknowledging.release_held()
         self._joining.step()
-        transferring = self.state_transfer.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
         if self.applying.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        more = transferring or bool(self._inbox) or (self.solo and self._lags())
+        return self._ready(bool(self._inbox) or (self.solo and self._lags()))
+
+    def _ready(self, more: bool) -> Ready:
         return Ready(self.log.is_dirty, self.peers.take_posted(), self.core.commit_index, more)
 
     def apply(self, commit_index: int) -> Iterator[Ready]:
-        """Apply entries that are committed, and answer their appends. A burst of new appends is to
-        be carried out before the rest is applied."""
+        """Apply entries that are committed, and answer their appends, or take a slice of a state.
+        Yields what is to be written and sent meanwhile: a burst of new appends before the rest is
+        applied, a part of a state. Syncs are left to the next turn."""
         applied_index, was_serving = self.machine.applied_index, self.applying.serving
+        self.state_transfer.step(self.stepped_at)
         for _ in self.applying.apply(commit_index):
             self.sending.send_new(self._clock())
-            yield Ready(self.log.is_dirty, self.peers.take_posted(), commit_index, more=True)
+            yield self._ready(more=True)
         self.applying.announce()
         if self.machine.applied_index > applied_index and self.applying.serving:
             # A step is for what may have waited for that.
-            awaited = not was_serving or self._reads.is_asking or self.handing_over_to is not None
-            self.urgent = self.urgent or awaited
+            awaited = not was_serving or self._reads.awaits_applied or self.handing_over_to
+            self.urgent = self.urgent or bool(awaited)
+        if self.peers.has_posted:
+            yield self._ready(more=True)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more is left that can be applied, or taken over, at once."""
+        return self.applying.has_more or self.state_transfer.is_busy
 
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.

@@ -58,15 +58,19 @@ class Peers:
         if peer.link is not None:
             self._outgoing.append(Outgoing(peer.link, message, entries))
 
-    def has_posted(self, peer: Peer, kind: type[PeerMessage]) -> bool:
-        """Whether a message of a kind waits for the shell."""
-        posted = [each.message for each in self._outgoing if each.link is peer.link]
-        return any(type(message) is kind for message in posted)
+    def posted_to(self, peer: Peer) -> list[PeerMessage]:
+        """The messages for a peer that wait for the shell."""
+        return [each.message for each in self._outgoing if each.link is peer.link]
 
     def drop_entries(self) -> None:
         """Entries that were posted are not sent: this node leads no longer, and its log may be cut
         before they are read."""
         self._outgoing = [each for each in self._outgoing if each.entries is None]
+
+    @property
+    def has_posted(self) -> bool:
+        """Whether messages wait for the shell."""
+        return bool(self._outgoing)
 
     def take_posted(self) -> list[Outgoing]:
         """The messages that were posted since the last call."""

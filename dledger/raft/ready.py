@@ -9,7 +9,8 @@ of the log depends on that order:
    copy until that is durable;
 3. a sync begins. The acknowledgements that wait for it are the messages of the step that hears of
    its end (:meth:`RaftEngine.synced`): no others say that this node holds an entry;
-4. committed entries are applied, and only then appends are answered.
+4. committed entries are applied, and only then appends are answered. What is written and sent
+   meanwhile is synced in the next turn.
 
 Four things can't wait for the shell, as the rest of a step builds on them: term and vote, the
 members, the cut of a conflicting tail, and a new head of the log. The step makes each durable

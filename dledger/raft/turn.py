@@ -20,21 +20,21 @@ def turn(engine: RaftEngine, begin_sync: Callable[[], None]) -> bool:
     `begin_sync` is called when there is something to sync. It may end the sync, too, if the disk is
     quick. Raises Fenced, Rot, CorruptLog, OSError: then this node must take no further part.
     """
-    ready = engine.step()
-    carry_out(ready, engine.log, begin_sync)
-    for burst in engine.apply(ready.commit_index):
-        carry_out(burst, engine.log, begin_sync)
-    return ready.more or engine.applying.has_more
+    ready, log = engine.step(), engine.log
+    write_and_send(ready, log)
+    if ready.has_entries:
+        begin_sync()
+    for meanwhile in engine.apply(ready.commit_index):
+        write_and_send(meanwhile, log)
+    return ready.more or engine.has_more
 
 
-def carry_out(ready: Ready, log: SegmentedLog, begin_sync: Callable[[], None]) -> None:
-    """Carry out all but the applying."""
+def write_and_send(ready: Ready, log: SegmentedLog) -> None:
+    """Hand entries to the kernel, and then send the messages. Raises Fenced, Rot."""
     if ready.has_entries:
         log.write_out()
     if ready.messages:
         send(ready.messages, log)
-    if ready.has_entries:
-        begin_sync()
 
 
 def send(messages: Sequence[Outgoing], log: SegmentedLog) -> None:

@@ -70,9 +70,9 @@ class Reads:
             self._ask(now)
 
     @property
-    def is_asking(self) -> bool:
-        """Whether a round of reads is not answered yet."""
-        return bool(self._asking)
+    def awaits_applied(self) -> bool:
+        """Whether a round of reads is confirmed, and not answered as entries are to be applied."""
+        return bool(self._asking) and self._is_confirmed()
 
     @property
     def next_at(self) -> float:

@@ -132,18 +132,23 @@ class Giving:
 
         `commit_index` was confirmed after the question arrived. If that failed nothing is sent.
         Nor is anything while as much still waits to be sent: who asks through a slow link asks
-        again before the answer has arrived.
+        again before the answer has arrived. In one step the same is given once, and two answers at
+        most.
         """
         waits = peer.link is not None and peer.link.queued_bytes >= BATCH_BYTES
-        if isinstance(commit_index, NotLeader) or waits or self._peers.has_posted(peer, Given):
+        if isinstance(commit_index, NotLeader) or waits:
             return
         log = self._log
         first = max(wanted_index, log.first_index)
+        given = [
+            each.first_index for each in self._peers.posted_to(peer) if isinstance(each, Given)
+        ]
+        if first in given or len(given) > 1:
+            return
         chain_crc, count = 0, 0
         run = EMPTY_RUN
         if first <= commit_index:
             last = min(batch_end(log, first), commit_index)
             chain_crc = log.reader.chain_crc_before(first)
             count, run = last - first + 1, log.reader.checked_run_of(first, last)
-        given = Given(self._core.term, first, chain_crc, commit_index, count, run)
-        self._peers.post(peer, given)
+        self._peers.post(peer, Given(self._core.term, first, chain_crc, commit_index, count, run))

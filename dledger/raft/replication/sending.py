@@ -108,21 +108,25 @@ class Sending:
         if next_index <= log.first_index:
             self._send_head(peer, now)
             return
+        behind_bytes = log.reader.bytes_behind(next_index - 1)
         while peer.link is not None and not peer.paused:
-            if next_index <= last_index and not self._may_send(peer, next_index, now):
+            if behind_bytes and not self._may_send(peer, behind_bytes, now):
                 peer.sent.held_back = True
-                self._show_life(peer, next_index, now)
+                if now - peer.sent.at > SIGN_OF_LIFE_S / 2:
+                    self._send_append(peer, next_index, next_index - 1, now)
                 return
             end = batch_end(log, next_index) if next_index < last_index else last_index
             self._send_append(peer, next_index, end, now)
+            sent_bytes, behind_bytes = behind_bytes, log.reader.bytes_behind(end)
+            if sent_bytes:
+                peer.sent.flow.sent(end, sent_bytes - behind_bytes, now)
             next_index = end + 1
             self._core.set_next_index(node, next_index)
             if next_index > last_index:
                 return
 
-    def _may_send(self, peer: Peer, next_index: int, now: float) -> bool:
-        log, core = self._log, self._core
-        behind_bytes = log.end_position - log.reader.header(next_index).position
+    def _may_send(self, peer: Peer, behind_bytes: int, now: float) -> bool:
+        core = self._core
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, now
         # If nothing is being committed, either there are no appends, or they wait for this very
@@ -130,22 +134,14 @@ class Sending:
         busy = now - self._committed[1] < COMMITS_GO_ON_S
         return peer.sent.flow.may_send(now, behind_bytes=behind_bytes, busy=busy)
 
-    def _show_life(self, peer: Peer, next_index: int, now: float) -> None:
-        """Send a peer that gets no entries for now a message that shows that there is a leader."""
-        if peer.link is not None and now - peer.sent.at > SIGN_OF_LIFE_S / 2:
-            self._send_append(peer, next_index, next_index - 1, now)
-
     def _send_append(self, peer: Peer, first_index: int, last_index: int, now: float) -> None:
-        """Send the entries from `first_index` to `last_index`, which may be none."""
-        header, core, sent = self._log.reader.header, self._core, peer.sent
+        """Send the entries from `first_index` to `last_index`. With none, it shows that there is a
+        leader."""
+        core, sent = self._core, peer.sent
         count = last_index - first_index + 1
-        previous = header(first_index - 1)
+        previous = self._log.reader.checked_header(first_index - 1)
         sent.sequence += 1
         sent.at = now
-        if count:
-            last = header(last_index)
-            first = last if count == 1 else header(first_index)
-            sent.flow.sent(last_index, last.end - first.position, now)
         message = Append(
             core.term, core.commit_index, previous.index, previous.term, sent.sequence, count
         )

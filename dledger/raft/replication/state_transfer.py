@@ -59,20 +59,17 @@ class StateTransfer:
         """Whether nothing may be applied now."""
         return self._installing is not None or self._hold is Hold.APPLYING
 
-    def step(self, now: float) -> bool:
+    def step(self, now: float) -> None:
         """Take a slice of what is under way, drop a picture that nobody asks for, ask for what is
-        missing; returns whether another slice is left."""
-        was_busy = self.is_busy
-        if was_busy:
-            self._install_some()
-            self._take_some(now)
+        missing."""
+        self._install_some()
+        self._take_some(now)
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
         if self._lacks and now - self._asked_at > STATE_ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
-        return was_busy and self.is_busy
 
     @property
     def is_busy(self) -> bool:

@@ -5,16 +5,18 @@ Promises of any log, on files or not, are in `tests/contracts/`.
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptLog, StorageError
+from dledger.errors import CorruptLog, Rot, StorageError
 from dledger.log.disk import Disk
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.recovery.startup import open_log
 from dledger.log.scanning.tail import WATERMARK_BYTES
+from dledger.log.segments import contents
 from dledger.log.store import SegmentedLog
 from dledger.testing.log_store import SEGMENT_BYTES, copy_to, entries_of, fill
 
@@ -147,3 +149,21 @@ def test_what_was_read_of_the_log_leaves_the_process_again(tmp_path: Path) -> No
     assert mapped_mib() - before < 10
     assert bodies[7].tobytes() == bytes([8]) * (1 << 20)
     log.close()
+
+
+def test_a_page_that_is_lost_is_told_and_not_looked_into(
+    log: SegmentedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old entry whose page the disk can't read any more is rotten: a look through the mapping
+    would end the process. Its position is known without it."""
+    monkeypatch.setattr(contents, "RECENT_HEADERS", 4)
+    fill(log, 80)
+    log.sync()
+    oldest = min(log.folder.glob("*.seg"))
+    position = log.reader.header(2).position
+    os.truncate(oldest, 0)
+    for read in (log.reader.header, log.reader.checked_header, log.reader.chain_crc_before):
+        with pytest.raises(Rot, match="the disk can't read"):
+            read(3)
+    assert log.reader.position(2) == position
+    assert log.reader.bytes_behind(1) == log.end_position - position

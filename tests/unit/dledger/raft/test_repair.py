@@ -187,6 +187,23 @@ def test_a_leader_answers_nothing_while_an_answer_waits_to_be_sent() -> None:
     assert [answers(BATCH_BYTES - 1), answers(BATCH_BYTES)] == [1, 0]
 
 
+def test_a_leader_gives_the_same_once_in_a_step_and_the_next_as_well() -> None:
+    """A question that came twice must not keep the next one without its answer; nor may many
+    questions fill the link."""
+    node = ScriptedNode()
+    node.serve("f")
+    for _ in range(3):
+        node.append(b"committed")
+    node.step()
+    node.acknowledge("f", node.log.last_index)
+    for index in (2, 2, 3, 4):
+        node.receive("g", Lacking(0, index))
+    node.step()
+    node.receive("f", Confirmed(node.engine.core.term, 1))
+    node.step()
+    assert [given.first_index for given in node.take("g", Given)] == [2, 3]
+
+
 @pytest.mark.parametrize("index", [2, 9, 30])
 def test_one_damaged_entry_is_written_over_and_the_rest_is_kept(index: int) -> None:
     """Entries behind a damaged one are judged by their own checksums, committed or not."""
