@@ -44,7 +44,7 @@ class Killing:
             while not self.killed.is_set():
                 await producer.send(Message(self.topic, b"%d" % self.sent), timeout_s=30)
                 self.sent += 1
-                await trio.sleep(0.003)
+                await trio.sleep(0.01)
         self.all_sent.set()
 
     async def _until_done(self, namesrv_addr: str) -> None:
