@@ -130,11 +130,14 @@ class Stepper:
         gathering = engine.appends_pending > 1 and not engine.sending.has_burst
         if self._stepping or engine.solo or self._lost_patience or gathering or self._replays:
             self.wake()
-        elif self._failure is None and engine.fenced is None:
+        elif self._failure is None:
             self._step()
 
     def _step(self) -> None:
         engine, log = self._engine, self._log
+        if engine.fenced is not None:
+            # Another loop has failed, and this one was about to step: it would announce a leader.
+            return
         applied_index, replacements = engine.machine.applied_index, log.replacements
         self._stepping = True
         try:

@@ -222,10 +222,14 @@ async def read_all_and_send_on(group: list[BrokerConfig], bodies: list[bytes]) -
         assert len(await everything(group, MESSAGES + 16)) == MESSAGES + 16
 
 
-def rot_in_a_body(store: Path, segment: int) -> int:
+def second_segment(config: BrokerConfig) -> Path:
+    """The file of a replica's second segment."""
+    return sorted(Path(config.store_path_root_dir).glob("log/*.seg"))[1]
+
+
+def rot_in_a_body(path: Path) -> int:
     """Flip a byte of a message's body in a segment, one that is on the disk for a while; the queue
     offset of that message."""
-    path = sorted(store.glob("log/*.seg"))[segment]
     raw = path.read_bytes()
     header = decode_header(raw)
     while header.kind != Kind.MESSAGES:
@@ -248,7 +252,9 @@ async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             bodies = await fill(peer, 480, size_bytes=600)
             await trio.sleep(3 * TRUSTED_S)
-            offset = rot_in_a_body(Path(leader.store_path_root_dir), 1)
+            segment = second_segment(leader)
+            good = segment.read_bytes()
+            offset = rot_in_a_body(segment)
             await peer.request(pull_request(0, 0), TIMEOUT_S)
             answer = await peer.request(pull_request(0, offset), TIMEOUT_S)
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -256,6 +262,8 @@ async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path
         found = await everything(group, len(bodies))
         assert [bytes(record.body) for record in found] == bodies
         with trio.fail_after(PATIENCE_S):
+            while segment.read_bytes() != good:  # noqa: ASYNC110 -- the file says it
+                await trio.sleep(0.05)
             await repaired(leader)
             await lead(leader, group)
         found = await everything([leader], len(bodies))

@@ -63,6 +63,22 @@ async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path
         assert ledger.status.fenced is not None
 
 
+async def test_a_node_that_one_loop_fences_takes_no_step_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that was due at that moment would tell the state machine that this node leads."""
+    config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
+    machine, told = KeepsNothing(), list[str]()
+    with trio.fail_after(30):
+        async with open_ledger(config, machine) as ledger:
+            await machine.led.wait()
+            monkeypatch.setattr(machine, "leading", lambda term: told.append("leads"))
+            monkeypatch.setattr(machine, "following", lambda leader, term: told.append("follows"))
+            ledger._give_up(OSError(5, "the disk is gone"))
+            ledger._stepper._step()
+            assert told == ["follows"]
+
+
 async def test_a_start_that_finds_rot_in_a_segment_that_it_trusted_reads_that_segment(
     tmp_path: Path,
 ) -> None:
