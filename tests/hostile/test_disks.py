@@ -222,9 +222,9 @@ async def read_all_and_send_on(group: list[BrokerConfig], bodies: list[bytes]) -
         assert len(await everything(group, MESSAGES + 16)) == MESSAGES + 16
 
 
-def second_segment(config: BrokerConfig) -> Path:
-    """The file of a replica's second segment."""
-    return sorted(Path(config.store_path_root_dir).glob("log/*.seg"))[1]
+def segments(config: BrokerConfig) -> list[Path]:
+    """The files of a replica's segments, in order."""
+    return sorted(Path(config.store_path_root_dir).glob("log/*.seg"))
 
 
 def rot_in_a_body(path: Path) -> int:
@@ -252,7 +252,7 @@ async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             bodies = await fill(peer, 480, size_bytes=600)
             await trio.sleep(3 * TRUSTED_S)
-            segment = second_segment(leader)
+            segment = segments(leader)[1]
             good = segment.read_bytes()
             offset = rot_in_a_body(segment)
             await peer.request(pull_request(0, 0), TIMEOUT_S)
@@ -295,10 +295,9 @@ async def test_a_replica_by_itself_refuses_what_has_rotted_and_serves_the_rest(
         leader = await leader_of(group)
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             await fill(peer, 480, size_bytes=600)
-            store = Path(leader.store_path_root_dir)
-            for segment in (0, 1, 2):
+            for segment in segments(leader)[:3]:
                 await trio.sleep(3 * TRUSTED_S)
-                offset = rot_in_a_body(store, segment)
+                offset = rot_in_a_body(segment)
                 answer = await peer.request(pull_request(0, offset), TIMEOUT_S)
                 assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
                 assert ".seg" in answer.remark
@@ -442,11 +441,6 @@ async def test_on_a_full_disk_a_broker_takes_what_fits_and_serves_on(
                         await trio.sleep(0.05)
     events = [line["event"] for line in lines]
     assert "old segments removed" in events
-
-
-def segments(config: BrokerConfig) -> list[Path]:
-    """The files of a replica's log."""
-    return list(Path(config.store_path_root_dir, "log").glob("*.seg"))
 
 
 async def head_dropped(config: BrokerConfig) -> None:
