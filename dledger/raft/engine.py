@@ -253,9 +253,9 @@ class RaftEngine:
         if self.applying.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        return self._ready(bool(self._inbox) or (self.solo and self._lags()))
+        return self._ready(more=bool(self._inbox) or (self.solo and self._lags()))
 
-    def _ready(self, more: bool) -> Ready:
+    def _ready(self, *, more: bool = False) -> Ready:
         return Ready(self.log.is_dirty, self.peers.take_posted(), self.core.commit_index, more)
 
     def apply(self, commit_index: int) -> Iterator[Ready]:
@@ -266,14 +266,14 @@ class RaftEngine:
         self.state_transfer.step(self.stepped_at)
         for _ in self.applying.apply(commit_index):
             self.sending.send_new(self._clock())
-            yield self._ready(more=True)
+            yield self._ready()
         self.applying.announce()
         if self.machine.applied_index > applied_index and self.applying.serving:
             # A step is for what may have waited for that.
             awaited = not was_serving or self._reads.awaits_applied or self.handing_over_to
             self.urgent = self.urgent or bool(awaited)
         if self.peers.has_posted:
-            yield self._ready(more=True)
+            yield self._ready()
 
     @property
     def has_more(self) -> bool:

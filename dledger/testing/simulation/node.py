@@ -48,10 +48,6 @@ PICTURE_SLICES = 1
 FOLDER = Path("/log")
 
 
-def _no_sync() -> None:
-    """Begin no sync in the turn, but after it."""
-
-
 class Group(Protocol):
     """The parts of the simulation that a node needs."""
 
@@ -219,7 +215,8 @@ class SimulatedNode:
         """Step until nothing is left to do. While a state is read or taken over in slices, only
         one: others are stepped, and messages arrive, between two slices."""
         transfer = self.engine.state_transfer
-        while turn(self.engine, self._begin_sync if self.group.odds.sync_in_step else _no_sync):
+        begin_sync = self._begin_sync if self.group.odds.sync_in_step else lambda: None
+        while turn(self.engine, begin_sync):
             if transfer.is_busy:
                 self.engine.urgent = True
                 return
